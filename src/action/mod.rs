@@ -1,0 +1,103 @@
+//! From arguments to a typed action: the schema check, the filled template, the closed `Action` enum.
+//!
+//! All pure: no name is resolved, no socket opened, no text quoted for a shell here. After this module no
+//! `serde_json::Value` of a peer exists any more; executors see `HttpAction` and `ExecAction` only.
+
+pub mod schema;
+pub mod template;
+pub mod host;
+pub mod http;
+pub mod exec;
+pub mod record;
+
+use serde_json::Value;
+
+use crate::action::exec::{ExecAction, ExecTemplate};
+use crate::action::http::{HttpAction, HttpTemplate};
+use crate::action::schema::Schema;
+use crate::action::template::Names;
+
+/// Everything the gateway can do in the world. Closed: a new kind of effect is a new variant here.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Action {
+    /// One HTTP request.
+    Http(HttpAction),
+    /// One local command.
+    Exec(ExecAction),
+}
+
+/// What a tool does with its arguments.
+#[derive(Debug)]
+pub enum Recipe {
+    /// Fills an HTTP request.
+    Http(HttpTemplate),
+    /// Fills a command line.
+    Exec(ExecTemplate),
+}
+
+impl Recipe {
+    /// Its placeholders, to be compared with the tool's input schema when the configuration is loaded.
+    pub fn names(&self) -> Names {
+        match self {
+            Recipe::Http(template) => template.names(),
+            Recipe::Exec(template) => template.names(),
+        }
+    }
+}
+
+/// A declared tool, checked whole when the configuration was loaded.
+#[derive(Debug)]
+pub struct Tool {
+    /// `^[a-zA-Z0-9_-]{1,64}$`, unique.
+    pub name: String,
+    /// For people.
+    pub title: Option<String>,
+    /// For the model.
+    pub description: String,
+    /// What the tool says of itself.
+    pub annotations: Annotations,
+    /// The compiled, closed input schema.
+    pub input: Schema,
+    /// The same schema as compact JSON, as listed.
+    pub input_json: String,
+    /// What is filled once the arguments hold.
+    pub recipe: Recipe,
+}
+
+/// MCP `ToolAnnotations`: hints, absent where nobody said anything.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Annotations {
+    /// `readOnlyHint`.
+    pub read_only: Option<bool>,
+    /// `destructiveHint`.
+    pub destructive: Option<bool>,
+    /// `idempotentHint`.
+    pub idempotent: Option<bool>,
+    /// `openWorldHint`.
+    pub open_world: Option<bool>,
+}
+
+/// Why arguments make no action. Nothing was executed.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ArgumentError {
+    /// One sentence a problem, each naming the argument, what was expected and what came.
+    pub problems: Vec<String>,
+}
+
+impl Tool {
+    /// Checks the arguments (raw JSON text of an object, already free of duplicate keys) and fills the recipe.
+    pub fn action(&self, arguments: &str) -> Result<Action, ArgumentError> {
+        crate::rpc::strict::numbers_exact(arguments).map_err(|error| ArgumentError { problems: vec![error.to_string()] })?;
+        let value: Value = serde_json::from_str(arguments)
+            .map_err(|error| ArgumentError { problems: vec![format!("arguments: expected a JSON object, got {error}")] })?;
+        self.input.validate(&value).map_err(|invalid| ArgumentError {
+            problems: invalid.violations.iter().map(|violation| schema::violation_text("arguments", violation)).collect(),
+        })?;
+        let arguments = template::Arguments::new(&value);
+        match &self.recipe {
+            Recipe::Http(template) => template.fill(&arguments).map(Action::Http),
+            Recipe::Exec(template) => template.fill(&arguments).map(Action::Exec),
+        }
+        .map_err(|error| ArgumentError { problems: vec![error.to_string()] })
+    }
+}

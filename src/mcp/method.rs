@@ -1,0 +1,84 @@
+//! The methods both eras share, once their own rules have let a request through.
+
+use std::sync::Arc;
+
+use crate::mcp::call::{Call, ElicitationForms, Step, expect_string, members};
+use crate::mcp::era::{Era, Origin};
+use crate::mcp::listing::ToolListing;
+use crate::mcp::reply::{RESOURCE_NOT_FOUND, Reply};
+use crate::rpc::error::{INVALID_PARAMS, METHOD_NOT_FOUND, RpcError, shown};
+use crate::rpc::message::Request;
+use crate::wire::escape;
+
+/// A longer resource URI is none of ours, and it would have to be echoed.
+const URI_BYTES: usize = 4 << 10;
+
+/// What a request meets besides itself.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Announced<'a> {
+    pub(crate) tools: &'a Arc<ToolListing>,
+    pub(crate) instructions: &'a Option<Arc<str>>,
+}
+
+/// The shared method table.
+///
+/// # Errors
+/// -32601 for a method that is not in it, -32602 for parameters that do not fit theirs.
+pub(crate) fn step(
+    request: &Request<'_>,
+    origin: &Origin,
+    meta: Option<&str>,
+    can_ask: ElicitationForms,
+    tools: &Arc<ToolListing>,
+) -> Result<Step, RpcError> {
+    let reply = match request.method() {
+        "tools/call" => {
+            return Call::read(origin.clone(), request.params(), meta, can_ask).map(Step::Call);
+        }
+        "tools/list" => only_page(request, Reply::Tools(tools.clone()))?,
+        "resources/list" => only_page(request, Reply::Resources)?,
+        "resources/templates/list" => only_page(request, Reply::ResourceTemplates)?,
+        "resources/read" => return Err(no_resource(request, origin.era)),
+        other => return Err(not_found(other)),
+    };
+    Ok(Step::Answer(origin.clone(), reply))
+}
+
+/// Each list has one page, so no cursor was ever handed out and every cursor, the empty one too, is unknown.
+fn only_page(request: &Request<'_>, reply: Reply) -> Result<Reply, RpcError> {
+    match members(request.params(), ["cursor"]) {
+        [None] => Ok(reply),
+        [Some(raw)] => Err(RpcError::invalid_params(format!(
+            "expected no cursor, got {}",
+            shown(raw)
+        ))),
+    }
+}
+
+fn no_resource(request: &Request<'_>, era: Era) -> RpcError {
+    let [uri] = members(request.params(), ["uri"]);
+    let uri = match expect_string(uri, "uri") {
+        Ok(uri) if uri.len() <= URI_BYTES => uri,
+        Ok(uri) => {
+            let message = format!(
+                "expected a uri of at most {URI_BYTES} bytes, got {}",
+                uri.len()
+            );
+            return RpcError::invalid_params(message);
+        }
+        Err(error) => return error,
+    };
+    let code = match era {
+        Era::Legacy(_) => RESOURCE_NOT_FOUND,
+        Era::Modern => INVALID_PARAMS,
+    };
+    RpcError::new(code, "Resource not found")
+        .with_data(format!(r#"{{"uri":{}}}"#, escape::to_line(&*uri)))
+}
+
+pub(crate) fn not_found(method: &str) -> RpcError {
+    RpcError::new(
+        METHOD_NOT_FOUND,
+        format!("method not found: {}", shown(method)),
+    )
+}

@@ -1,0 +1,98 @@
+//! What the configuration allows, as plain data.
+
+use std::net::IpAddr;
+use std::sync::Arc;
+use std::time::Duration;
+
+use crate::action::Tool;
+use crate::action::http::Scheme;
+
+/// The declared tools with their rules, ordered by name.
+#[derive(Debug, Default)]
+pub struct Toolbox {
+    tools: Vec<(Tool, ToolRule)>,
+}
+
+impl Toolbox {
+    /// Orders the tools. The configuration has made sure that names are unique.
+    pub fn new(mut tools: Vec<(Tool, ToolRule)>) -> Toolbox {
+        tools.sort_by(|(one, _), (other, _)| one.name.cmp(&other.name));
+        Toolbox { tools }
+    }
+
+    /// The tool of exactly this name, with its rule.
+    pub fn find(&self, name: &str) -> Option<(&Tool, &ToolRule)> {
+        let index = self.tools.binary_search_by(|(tool, _)| tool.name.as_str().cmp(name)).ok()?;
+        self.tools.get(index).map(|(tool, rule)| (tool, rule))
+    }
+
+    /// All of them, in order.
+    pub fn iter(&self) -> impl Iterator<Item = (&Tool, &ToolRule)> {
+        self.tools.iter().map(|(tool, rule)| (tool, rule))
+    }
+}
+
+/// The terms under which one declared tool runs.
+#[derive(Debug, Clone)]
+pub struct ToolRule {
+    /// The credential its request carries, if any.
+    pub credential: Option<Arc<CredentialRule>>,
+    /// Serialised bytes of one result, text block and structured copy together.
+    pub content_bytes: usize,
+    /// From admission to outcome.
+    pub timeout: Duration,
+}
+
+/// Where a credential goes and what it is for. Its value is elsewhere.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct CredentialRule {
+    /// Its name in the configuration; a handle, safe to show.
+    pub name: String,
+    /// How it is put on a request.
+    pub placement: Placement,
+    /// Where it may be sent; nowhere else. Never empty for a credential a tool uses.
+    pub scopes: Vec<Scope>,
+}
+
+/// How a credential is put on a request.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Placement {
+    /// `authorization: Bearer VALUE` (RFC 6750 section 2.1).
+    Bearer,
+    /// A header of its own: `NAME: PREFIX VALUE`.
+    Header {
+        /// Lower-case field name.
+        name: String,
+        /// Stands before the value, with its own space if it wants one.
+        prefix: String,
+    },
+}
+
+/// One place a credential may be sent to.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Scope {
+    /// Scheme the request must use: https, or http for a loopback host.
+    pub scheme: Scheme,
+    /// Lower-case host, compared whole.
+    pub host: String,
+    /// Port, compared whole.
+    pub port: u16,
+    /// Path prefixes, compared by segment; empty means every path.
+    pub paths: Vec<String>,
+}
+
+/// Which addresses beyond the public ones may be dialled.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Networks {
+    /// `networks` of the configuration.
+    pub ranges: Vec<Network>,
+}
+
+/// An address range in CIDR notation (RFC 4632, RFC 4291 section 2.3).
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Network {
+    /// The network address, host bits zero.
+    pub address: IpAddr,
+    /// Length of the prefix in bits.
+    pub prefix: u8,
+}

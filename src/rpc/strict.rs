@@ -1,0 +1,531 @@
+//! The one strict pass over text that serde_json has already found to be valid JSON, and raw access to its members.
+//!
+//! serde_json alone decides what JSON is; this file only walks what it accepted, without recursion, and refuses what two
+//! readers could read differently: a key twice (compared after unescaping), half a surrogate pair, keys that serde_json
+//! itself gives a meaning to, and nesting that a later reader could not follow. Numbers are looked at only by
+//! `numbers_exact`, and never converted.
+
+use std::borrow::Cow;
+use std::collections::HashSet;
+use std::fmt;
+
+use serde::de::{Deserializer, MapAccess, Visitor};
+use serde_json::value::RawValue;
+
+use crate::rpc::error::shown;
+use crate::wire::escape;
+
+/// Objects and arrays inside each other, the outermost one counted. Far below serde_json's own 128.
+pub const NESTING_LEVELS: usize = 64;
+/// Keys with this prefix make serde_json treat an object as something else.
+const RESERVED_PREFIX: &str = "$serde_json::private::";
+
+/// What the strict pass refuses; the first one in the order of the text.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Flaw {
+    /// More than `NESTING_LEVELS`.
+    TooDeep,
+    /// An escape for half a surrogate pair, in a key or a value.
+    LoneSurrogate,
+    /// A key that occurs twice in its object, at any depth; cut and quoted.
+    DuplicateKey(String),
+    /// A key that begins with serde_json's private prefix; cut and quoted.
+    ReservedKey(String),
+}
+
+/// Walks valid JSON text once. Linear in its length; holds the keys of the open objects, at most 64 of them.
+///
+/// # Errors
+/// The first flaw met.
+pub fn inspect(text: &str) -> Result<(), Flaw> {
+    let mut open: Vec<Option<HashSet<Cow<'_, str>>>> = Vec::new();
+    let mut key_next = false;
+    let mut at = 0;
+    while let Some(b) = text.as_bytes().get(at) {
+        match b {
+            b'{' | b'[' => {
+                open.push((*b == b'{').then(HashSet::new));
+                key_next = *b == b'{';
+                if open.len() > NESTING_LEVELS {
+                    return Err(Flaw::TooDeep);
+                }
+            }
+            b'}' | b']' => {
+                open.pop();
+                key_next = false;
+            }
+            b',' => key_next = matches!(open.last(), Some(Some(_))),
+            b'"' => {
+                let end = string_end(text, at);
+                let string = &text[at..end];
+                inspect_surrogates(string)?;
+                if key_next && let Some(Some(keys)) = open.last_mut() {
+                    inspect_key(string, keys)?;
+                }
+                key_next = false;
+                at = end;
+                continue;
+            }
+            _ => {}
+        }
+        at += 1;
+    }
+    Ok(())
+}
+
+fn inspect_key<'a>(raw: &'a str, keys: &mut HashSet<Cow<'a, str>>) -> Result<(), Flaw> {
+    let key = string(raw).ok_or(Flaw::LoneSurrogate)?;
+    if key.starts_with(RESERVED_PREFIX) {
+        return Err(Flaw::ReservedKey(shown(&key)));
+    }
+    if keys.contains(&key) {
+        return Err(Flaw::DuplicateKey(shown(&key)));
+    }
+    keys.insert(key);
+    Ok(())
+}
+
+fn inspect_surrogates(string: &str) -> Result<(), Flaw> {
+    let mut rest = string;
+    while let Some(at) = rest.find('\\') {
+        rest = &rest[at..];
+        let pair = (escape::unit(rest), rest.get(6..).and_then(escape::unit));
+        rest = match pair {
+            (Some(0xd800..=0xdbff), Some(0xdc00..=0xdfff)) => &rest[12..],
+            (Some(0xd800..=0xdfff), _) => return Err(Flaw::LoneSurrogate),
+            (Some(_), _) => &rest[6..],
+            (None, _) => &rest[2..],
+        };
+    }
+    Ok(())
+}
+
+/// Where the string that begins at `start` ends, its closing quote included.
+fn string_end(text: &str, start: usize) -> usize {
+    let bytes = text.as_bytes();
+    let mut at = start + 1;
+    while let Some(b) = bytes.get(at) {
+        match b {
+            b'"' => return at + 1,
+            b'\\' => at += 2,
+            _ => at += 1,
+        }
+    }
+    text.len()
+}
+
+/// The decoded text of a raw JSON string; `None` for any other value, and for half a surrogate pair.
+pub fn string(raw: &str) -> Option<Cow<'_, str>> {
+    let inside = raw.strip_prefix('"')?.strip_suffix('"')?;
+    if !inside.contains('\\') {
+        return Some(Cow::Borrowed(inside));
+    }
+    serde_json::from_str::<String>(raw).ok().map(Cow::Owned)
+}
+
+/// Whether a raw JSON value is an object.
+pub fn is_object(raw: &str) -> bool {
+    raw.trim_start().starts_with('{')
+}
+
+/// Why `members` could not be read.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum MembersError {
+    /// The value is valid JSON and no object.
+    NotAnObject,
+    /// One of the wanted names occurs twice.
+    Twice(&'static str),
+}
+
+/// The raw values of the wanted members of an object, in the order of `names`; others are skipped. `null` is a value:
+/// only an absent member is `None`. Shallow and without recursion, whatever the depth.
+///
+/// # Errors
+/// `NotAnObject` also where `raw` is no JSON at all.
+pub fn members<'a, const N: usize>(
+    raw: &'a str,
+    names: [&'static str; N],
+) -> Result<[Option<&'a str>; N], MembersError> {
+    let mut picked = Picked {
+        names,
+        values: [None; N],
+        twice: None,
+    };
+    let mut reader = serde_json::Deserializer::from_str(raw);
+    match reader.deserialize_map(&mut picked) {
+        Err(_) => Err(MembersError::NotAnObject),
+        Ok(()) => picked
+            .twice
+            .map_or(Ok(picked.values), |name| Err(MembersError::Twice(name))),
+    }
+}
+
+struct Picked<'a, const N: usize> {
+    names: [&'static str; N],
+    values: [Option<&'a str>; N],
+    twice: Option<&'static str>,
+}
+
+impl<'a, const N: usize> Visitor<'a> for &mut Picked<'a, N> {
+    type Value = ();
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("an object")
+    }
+
+    fn visit_map<A: MapAccess<'a>>(self, mut map: A) -> Result<(), A::Error> {
+        // Keys are taken raw: one with half a surrogate pair is no error here, it is only none of the wanted ones.
+        while let Some((key, value)) = map.next_entry::<&RawValue, &RawValue>()? {
+            let key = string(key.get()).unwrap_or_default();
+            let Some(slot) = self.names.iter().position(|name| *name == key) else {
+                continue;
+            };
+            if self.values[slot].replace(value.get()).is_some() {
+                self.twice = Some(self.names[slot]);
+            }
+        }
+        Ok(())
+    }
+}
+
+/// A number that neither i64, u64 nor f64 can hold without changing a digit.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct InexactNumber {
+    /// The number as written, cut and quoted.
+    pub token: String,
+}
+
+impl fmt::Display for InexactNumber {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(
+            f,
+            "expected a number that 64 bits hold exactly, got {}: send it as a string",
+            self.token
+        )
+    }
+}
+
+impl std::error::Error for InexactNumber {}
+
+/// Whether every number in valid JSON text survives a 64-bit reader digit for digit.
+///
+/// # Errors
+/// The first number that does not.
+pub fn numbers_exact(raw: &str) -> Result<(), InexactNumber> {
+    let bytes = raw.as_bytes();
+    let mut at = 0;
+    while let Some(b) = bytes.get(at) {
+        match b {
+            b'"' => at = string_end(raw, at),
+            b'-' | b'0'..=b'9' => {
+                let length = bytes[at..]
+                    .iter()
+                    .take_while(|b| is_number_byte(**b))
+                    .count();
+                let token = &raw[at..at + length];
+                if !is_exact(token) {
+                    return Err(InexactNumber {
+                        token: shown(token),
+                    });
+                }
+                at += length;
+            }
+            _ => at += 1,
+        }
+    }
+    Ok(())
+}
+
+fn is_number_byte(b: u8) -> bool {
+    matches!(b, b'-' | b'+' | b'.' | b'e' | b'E' | b'0'..=b'9')
+}
+
+fn is_exact(token: &str) -> bool {
+    if token.parse::<i64>().is_ok() || token.parse::<u64>().is_ok() {
+        return true;
+    }
+    let value = token.parse::<f64>().unwrap_or(f64::INFINITY);
+    value.is_finite() && decimal(token) == decimal(&format!("{value:e}"))
+}
+
+/// A decimal numeral as significant digits and the power of ten of their first; zero has no digits.
+fn decimal(token: &str) -> Option<(String, i64)> {
+    let token = token.strip_prefix('-').unwrap_or(token);
+    let (mantissa, exponent) = token.split_once(['e', 'E']).unwrap_or((token, "0"));
+    let (whole, fraction) = mantissa.split_once('.').unwrap_or((mantissa, ""));
+    let digits: String = [whole, fraction].concat();
+    let significant = digits.trim_start_matches('0');
+    let skipped = digits.len() - significant.len();
+    let significant = significant.trim_end_matches('0');
+    if significant.is_empty() {
+        return Some((String::new(), 0));
+    }
+    let first = i64::try_from(whole.len()).ok()? - i64::try_from(skipped).ok()?;
+    let exponent = exponent.parse::<i64>().ok()?;
+    Some((significant.to_owned(), first.checked_add(exponent)?))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[track_caller]
+    fn check_inspect(text: &str, expected: Result<(), Flaw>) {
+        serde_json::from_str::<&RawValue>(text).expect("the test's own text is JSON");
+        assert_eq!(inspect(text), expected, "{}", shown(text));
+    }
+
+    fn nested(open: &str, levels: usize, close: &str) -> String {
+        format!("{}1{}", open.repeat(levels), close.repeat(levels))
+    }
+
+    #[test]
+    fn nesting_at_the_limit_and_one_past_it_r033() {
+        check_inspect(&nested("[", 64, "]"), Ok(()));
+        check_inspect(&nested("[", 65, "]"), Err(Flaw::TooDeep));
+        check_inspect(&nested("{\"a\":", 64, "}"), Ok(()));
+        check_inspect(&nested("{\"a\":", 65, "}"), Err(Flaw::TooDeep));
+        check_inspect(&nested("{\"a\":[", 500_000, "]}"), Err(Flaw::TooDeep));
+        check_inspect(&format!("[{}]", vec!["[[]]"; 1000].join(",")), Ok(()));
+        check_inspect(r#"["[[[","{{{",{"a":"}\"]"}]"#, Ok(()));
+    }
+
+    #[test]
+    fn duplicate_keys_at_any_depth_after_unescaping() {
+        let twice = |key: &str| Err(Flaw::DuplicateKey(key.to_owned()));
+        check_inspect(r#"{"a":1,"a":1}"#, twice(r#""a""#));
+        check_inspect(r#"{"a":1,"\u0061":2}"#, twice(r#""a""#));
+        check_inspect(r#"[{"x":[{"a":[],"b":{},"a":1}]}]"#, twice(r#""a""#));
+        check_inspect(r#"{"":1,"":2}"#, twice(r#""""#));
+        check_inspect(r#"{"a":{"a":{"a":["a","a",{"a":"a"}]}},"b":"a"}"#, Ok(()));
+        check_inspect(r#"[{"a":1},{"a":1},"a","a"]"#, Ok(()));
+        check_inspect(r#"{"a":1,"A":1,"a ":1}"#, Ok(()));
+    }
+
+    #[test]
+    fn reserved_keys_are_refused_anywhere() {
+        let key = "$serde_json::private::RawValue";
+        let reserved = Err(Flaw::ReservedKey(format!("\"{key}\"")));
+        check_inspect(&format!(r#"{{"{key}":"{{}}"}}"#), reserved.clone());
+        check_inspect(
+            &format!(r#"{{"a":[{{"\u0024{}":1}}]}}"#, &key[1..]),
+            reserved,
+        );
+        check_inspect(&format!(r#"["{key}",{{"a":"{key}"}}]"#), Ok(()));
+    }
+
+    #[test]
+    fn lone_surrogates_are_found_in_keys_and_values_r021() {
+        for text in [
+            r#""\ud83d""#,
+            r#"["\udf89\ud83c"]"#,
+            r#"{"\ud83c":1}"#,
+            r#""\ud83c\u0041""#,
+            r#""\ud83cx""#,
+        ] {
+            check_inspect(text, Err(Flaw::LoneSurrogate));
+        }
+        for text in [
+            r#""\ud83c\udf89""#,
+            r#""\\ud83d""#,
+            r#""\uD83C\uDF89\u0000""#,
+            r#"{"\ud83c\udf89":"\ufffd"}"#,
+        ] {
+            check_inspect(text, Ok(()));
+        }
+    }
+
+    #[test]
+    fn numbers_of_any_size_pass_the_walk_r034() {
+        check_inspect(&format!("[{},1e400,-1E-400,0.1]", "9".repeat(5000)), Ok(()));
+    }
+
+    /// The same question asked of serde_json's own recursive reader, for texts whose numbers it can read.
+    struct NoDuplicates;
+    impl<'de> serde::de::DeserializeSeed<'de> for NoDuplicates {
+        type Value = ();
+        fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<(), D::Error> {
+            deserializer.deserialize_any(self)
+        }
+    }
+    impl<'de> Visitor<'de> for NoDuplicates {
+        type Value = ();
+        fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+            f.write_str("JSON")
+        }
+        fn visit_bool<E>(self, _: bool) -> Result<(), E> {
+            Ok(())
+        }
+        fn visit_i64<E>(self, _: i64) -> Result<(), E> {
+            Ok(())
+        }
+        fn visit_u64<E>(self, _: u64) -> Result<(), E> {
+            Ok(())
+        }
+        fn visit_f64<E>(self, _: f64) -> Result<(), E> {
+            Ok(())
+        }
+        fn visit_str<E>(self, _: &str) -> Result<(), E> {
+            Ok(())
+        }
+        fn visit_unit<E>(self) -> Result<(), E> {
+            Ok(())
+        }
+        fn visit_seq<A: serde::de::SeqAccess<'de>>(self, mut seq: A) -> Result<(), A::Error> {
+            while seq.next_element_seed(NoDuplicates)?.is_some() {}
+            Ok(())
+        }
+        fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<(), A::Error> {
+            let mut keys = HashSet::new();
+            while let Some(key) = map.next_key::<String>()? {
+                if key.starts_with(RESERVED_PREFIX) || !keys.insert(key) {
+                    return Err(serde::de::Error::custom("refused key"));
+                }
+                map.next_value_seed(NoDuplicates)?;
+            }
+            Ok(())
+        }
+    }
+
+    /// A JSON value chosen by a linear congruence: thousands of shapes, the same ones in each run.
+    fn random_value(state: &mut u64, levels: u64, out: &mut String) {
+        let mut pick = |n: u64| {
+            *state = state
+                .wrapping_mul(6_364_136_223_846_793_005)
+                .wrapping_add(1_442_695_040_888_963_407);
+            (*state >> 33) % n
+        };
+        let strings = [
+            r#""a""#,
+            r#""\u0061""#,
+            r#""b""#,
+            r#""c""#,
+            r#""}\"]""#,
+            r#""\\""#,
+            r#""\ud83c\udf89""#,
+            r#""d""#,
+            r#""\ud83c""#,
+            r#""$serde_json::private::x""#,
+        ];
+        let string_count = if pick(8) == 0 { 10 } else { 8 };
+        let (kind, count) = (pick(if levels == 0 { 3 } else { 6 }), pick(4));
+        match kind {
+            0 => out.push_str(strings[usize::try_from(pick(string_count)).unwrap()]),
+            1 => out.push_str("-0.5e1"),
+            2 => out.push_str(" null "),
+            _ => {
+                out.push_str(if kind == 3 { "[ " } else { "{ " });
+                for index in 0..count {
+                    out.push_str(if index > 0 { ", " } else { "" });
+                    if kind != 3 {
+                        out.push_str(strings[usize::try_from(pick(string_count)).unwrap()]);
+                        out.push(':');
+                    }
+                    let mut inner = pick(u64::MAX);
+                    random_value(&mut inner, levels - 1, out);
+                }
+                out.push_str(if kind == 3 { " ]" } else { " }" });
+            }
+        }
+    }
+
+    #[test]
+    fn the_walk_agrees_with_a_recursive_reader() {
+        let mut compared = [0_usize; 2];
+        for seed in 0..20_000 {
+            let mut text = String::new();
+            random_value(&mut (seed * 7919), 4, &mut text);
+            let mut reader = serde_json::Deserializer::from_str(&text);
+            let accepted =
+                serde::de::DeserializeSeed::deserialize(NoDuplicates, &mut reader).is_ok();
+            assert_eq!(inspect(&text).is_ok(), accepted, "{text}");
+            compared[usize::from(accepted)] += 1;
+        }
+        assert!(
+            compared[0] > 1000 && compared[1] > 1000,
+            "one-sided: {compared:?}"
+        );
+    }
+
+    #[test]
+    fn members_are_raw_and_tell_null_from_absent() {
+        let raw = r#" { "b" : 1.0e0, "zzz":[{}], "\u0061": null } "#;
+        assert_eq!(
+            members(raw, ["a", "b", "c"]),
+            Ok([Some("null"), Some("1.0e0"), None])
+        );
+        assert_eq!(
+            members(r#"{"a":1,"\u0061":1}"#, ["a"]),
+            Err(MembersError::Twice("a"))
+        );
+        assert_eq!(members(r#"{"z":1,"z":1,"\ud800":2}"#, ["a"]), Ok([None]));
+        for raw in ["[1]", "[]", "null", "\"a\"", "5", "{"] {
+            assert_eq!(members(raw, ["a"]), Err(MembersError::NotAnObject), "{raw}");
+        }
+        let deep = format!("{{\"x\":{},\"a\":2}}", nested("[", 100_000, "]"));
+        assert_eq!(members(&deep, ["a"]), Ok([Some("2")]));
+    }
+
+    #[track_caller]
+    fn check_exact(numbers: &[&str], exact: bool) {
+        for number in numbers {
+            let raw = format!("{{\"n\":[{number}],\"s\":\"1e400\"}}");
+            serde_json::from_str::<&RawValue>(&raw).expect("the test's own text is JSON");
+            assert_eq!(numbers_exact(&raw).is_ok(), exact, "{}", shown(number));
+        }
+    }
+
+    #[test]
+    fn numbers_that_sixty_four_bits_hold() {
+        check_exact(
+            &[
+                "0",
+                "-0",
+                "-0.0",
+                "0e99999999999999999999",
+                "1",
+                "1.0",
+                "1e2",
+                "1E+2",
+                "100e-2",
+                "0.1",
+                "-2.50",
+                "1e23",
+                "9007199254740993",
+                "-9223372036854775808",
+                "18446744073709551615",
+                "5e-324",
+                "1.7976931348623157e308",
+                "7.038531e-26",
+            ],
+            true,
+        );
+    }
+
+    #[test]
+    fn numbers_that_would_change_a_digit_r034_r035() {
+        let nines = "9".repeat(5000);
+        let tiny = format!("0.{}1", "0".repeat(5000));
+        check_exact(
+            &[
+                "1e400",
+                "-1e400",
+                "1e-400",
+                "12345678901234567890123",
+                "0.12345678901234567890",
+                "9007199254740993.0",
+                "18446744073709551616",
+                "-9223372036854775809",
+                "4e-324",
+                "1e99999999999999999999",
+                &nines,
+                &tiny,
+            ],
+            false,
+        );
+        assert_eq!(
+            numbers_exact("[1e400]").unwrap_err().to_string(),
+            "expected a number that 64 bits hold exactly, got \"1e400\": send it as a string"
+        );
+    }
+}
