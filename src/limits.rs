@@ -1,0 +1,96 @@
+//! Every limit of the gateway: a named constant with its reason, and `Limits`, the set as configured.
+//!
+//! Limits private to one algorithm (the JSON Schema step budget, for example) stand at the top of that algorithm's file.
+//! Nothing here reads a file or a clock.
+
+use std::time::Duration;
+
+/// One line in, without its line feed. The largest real call seen is under 1 MiB; four times that is room, not a promise.
+pub const LINE_IN_BYTES: usize = 4 << 20;
+/// One line out, without its line feed: what the narrowest real reader is known to take.
+pub const LINE_OUT_BYTES: usize = 1 << 20;
+/// Bytes asked of stdin in one read; also the most a `Lines` buffer holds beyond its limit.
+pub const READ_BYTES: usize = 64 << 10;
+/// What an envelope needs beside its payload: id (64 KiB), outcome, notes, member names.
+pub const ENVELOPE_BYTES: usize = 96 << 10;
+/// Serialised payload of one result, text block and structured copy together.
+pub const CONTENT_BYTES: usize = 32 << 10;
+/// The largest `content_bytes` that still makes a legal line.
+pub const CONTENT_BYTES_MAX: usize = LINE_OUT_BYTES - ENVELOPE_BYTES;
+/// The smallest `content_bytes` in which head, tail and notes still make sense.
+pub const CONTENT_BYTES_MIN: usize = 2 << 10;
+/// Calls admitted and not yet answered.
+pub const CALLS: usize = 64;
+/// Worker threads; each holds one call.
+pub const WORKERS: usize = 16;
+/// Request lines of admitted calls, in all.
+pub const ADMITTED_BYTES: usize = 16 << 20;
+/// Replies reserved for admitted calls, in all.
+pub const RESERVED_BYTES: usize = 16 << 20;
+/// Replies made by the reader itself that wait for a slow stdout; above it stdin is left unread.
+pub const READER_REPLY_BYTES: usize = 1 << 20;
+/// Frames handed to one `writev`.
+pub const WRITE_FRAMES: usize = 64;
+/// One write to a descriptor that cannot be made non-blocking: POSIX PIPE_BUF on Linux, which poll(2) promises to take.
+pub const BLOCKING_WRITE_BYTES: usize = 4096;
+/// Without one byte leaving for this long, while something waits, the session ends.
+pub const STALL: Duration = Duration::from_secs(30);
+/// What admitted calls get to finish after end of file on stdin.
+pub const GRACE: Duration = Duration::from_millis(1000);
+/// From the beginning of the end to exit.
+pub const END: Duration = Duration::from_millis(2000);
+/// From TERM to KILL.
+pub const TERM_TO_KILL: Duration = Duration::from_millis(500);
+/// From KILL until work that will not die is called detached.
+pub const KILL_TO_DETACHED: Duration = Duration::from_secs(2);
+/// How long output of a command is still read after its direct child ended.
+pub const DRAIN: Duration = Duration::from_millis(200);
+/// A call, from admission to its outcome; below the 60 s after which common hosts give up.
+pub const CALL_TIMEOUT: Duration = Duration::from_secs(50);
+/// The longest configurable call.
+pub const CALL_TIMEOUT_MAX: Duration = Duration::from_secs(3600);
+/// One read from a child's pipe or a socket, and the stretch after which loops over data look at the cancel flag.
+pub const CHUNK_BYTES: usize = 64 << 10;
+/// Name lookups under way; one abandoned keeps its thread until the C library returns.
+pub const LOOKUPS: usize = 4;
+/// Open `subscriptions/listen` requests.
+pub const SUBSCRIPTIONS: usize = 16;
+/// One operator line on stderr.
+pub const OPERATOR_LINE_BYTES: usize = 4 << 10;
+/// Errors without an id sent in a row before further ones are only counted, and how fast the allowance comes back.
+pub const UNADDRESSED_ERRORS: u32 = 10;
+/// One allowance for an error without an id comes back after this.
+pub const UNADDRESSED_ERROR_EVERY: Duration = Duration::from_secs(1);
+/// A configuration file.
+pub const CONFIG_BYTES: u64 = 4 << 20;
+/// A response body that is parsed as JSON is kept whole up to this many bytes; above it only the preview is.
+pub const JSON_BODY_BYTES: usize = 1 << 20;
+/// Response headers of an HTTP target, all together (ureq's own default, stated so that it cannot drift).
+pub const HTTP_HEADER_BYTES: usize = 64 << 10;
+
+/// The limits of one gateway, as configured.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Limits {
+    /// Bytes of one line in.
+    pub line_in_bytes: usize,
+    /// Serialised bytes of one result, unless its tool says otherwise.
+    pub content_bytes: usize,
+    /// Calls admitted at once.
+    pub calls: usize,
+    /// Worker threads.
+    pub workers: usize,
+    /// From admission to outcome, unless the tool says otherwise.
+    pub call_timeout: Duration,
+}
+
+impl Default for Limits {
+    fn default() -> Self {
+        Limits {
+            line_in_bytes: LINE_IN_BYTES,
+            content_bytes: CONTENT_BYTES,
+            calls: CALLS,
+            workers: WORKERS,
+            call_timeout: CALL_TIMEOUT,
+        }
+    }
+}

@@ -1,0 +1,399 @@
+//! The only unsafe code: safe wrappers over the libc calls that std does not offer.
+//!
+//! Every wrapper owns or borrows its descriptors by type, returns `io::Result`, and retries on EINTR where the call may be
+//! repeated. Nothing here knows what a descriptor is for.
+#![expect(unsafe_code, reason = "the one home of libc calls; each block says why it is sound")]
+
+use std::fs::File;
+use std::io::{self, IoSlice};
+use std::net::{SocketAddr, TcpStream};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd, RawFd};
+use std::sync::atomic::{AtomicI32, Ordering};
+use std::time::Duration;
+
+use libc::c_int;
+
+fn checked(result: c_int) -> io::Result<c_int> {
+    if result < 0 { Err(io::Error::last_os_error()) } else { Ok(result) }
+}
+
+/// One descriptor in a `poll`, with what is awaited and what came.
+pub struct Poll<'a> {
+    fd: BorrowedFd<'a>,
+    events: i16,
+    came: i16,
+}
+
+impl<'a> Poll<'a> {
+    /// Waits for bytes, end of file or an error.
+    pub fn readable(fd: BorrowedFd<'a>) -> Self {
+        Poll { fd, events: libc::POLLIN, came: 0 }
+    }
+
+    /// Waits for room, or an error.
+    pub fn writable(fd: BorrowedFd<'a>) -> Self {
+        Poll { fd, events: libc::POLLOUT, came: 0 }
+    }
+
+    /// Waits only for an error or a hang-up.
+    pub fn broken(fd: BorrowedFd<'a>) -> Self {
+        Poll { fd, events: 0, came: 0 }
+    }
+
+    /// Whether anything came, errors and hang-ups included.
+    pub fn is_ready(&self) -> bool {
+        self.came != 0
+    }
+
+    /// Whether the descriptor is in error or hung up (for a pipe's write end: the reader is gone).
+    pub fn is_broken(&self) -> bool {
+        self.came & (libc::POLLERR | libc::POLLHUP | libc::POLLNVAL) != 0
+    }
+}
+
+/// poll(2). `None` waits for ever. A signal counts as a time-out of zero length; callers loop.
+pub fn poll(fds: &mut [Poll<'_>], timeout: Option<Duration>) -> io::Result<()> {
+    let mut raw: Vec<libc::pollfd> =
+        fds.iter().map(|poll| libc::pollfd { fd: poll.fd.as_raw_fd(), events: poll.events, revents: 0 }).collect();
+    let wait = timeout.map(|wait| libc::timespec {
+        tv_sec: libc::time_t::try_from(wait.as_secs()).unwrap_or(libc::time_t::MAX),
+        tv_nsec: libc::c_long::from(wait.subsec_nanos().cast_signed()),
+    });
+    let wait = wait.as_ref().map_or(std::ptr::null(), std::ptr::from_ref);
+    // SAFETY: `raw` is a live array of its own length, `wait` null or a live timespec, no signal mask.
+    let result = unsafe { libc::ppoll(raw.as_mut_ptr(), raw.len() as libc::nfds_t, wait, std::ptr::null()) };
+    match checked(result) {
+        Ok(_) => fds.iter_mut().zip(&raw).for_each(|(poll, raw)| poll.came = raw.revents),
+        Err(error) if error.kind() == io::ErrorKind::Interrupted => fds.iter_mut().for_each(|poll| poll.came = 0),
+        Err(error) => return Err(error),
+    }
+    Ok(())
+}
+
+/// What kind of file a descriptor is; decides how it can be used without hanging.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Kind {
+    /// A pipe or FIFO.
+    Pipe,
+    /// A socket of any family.
+    Socket,
+    /// A regular file.
+    File,
+    /// A terminal or another device.
+    Device,
+}
+
+/// Device, inode and kind of the file behind a descriptor: two descriptors with equal `Identity` are the same file.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Identity {
+    device: u64,
+    inode: u64,
+    /// What kind of file it is.
+    pub kind: Kind,
+}
+
+/// fstat(2).
+pub fn identity(fd: BorrowedFd<'_>) -> io::Result<Identity> {
+    // SAFETY: a zeroed stat is a valid out-parameter of its own type.
+    let mut stat: libc::stat = unsafe { std::mem::zeroed() };
+    // SAFETY: the descriptor is borrowed for the call and `stat` is live.
+    checked(unsafe { libc::fstat(fd.as_raw_fd(), &mut stat) })?;
+    let kind = match stat.st_mode & libc::S_IFMT {
+        libc::S_IFIFO => Kind::Pipe,
+        libc::S_IFSOCK => Kind::Socket,
+        libc::S_IFREG => Kind::File,
+        _ => Kind::Device,
+    };
+    Ok(Identity { device: stat.st_dev, inode: stat.st_ino, kind })
+}
+
+/// Makes the open file description behind `fd` non-blocking. Only for descriptions nobody else shares.
+pub fn set_nonblocking(fd: BorrowedFd<'_>) -> io::Result<()> {
+    // SAFETY: F_GETFL and F_SETFL take no pointers.
+    let flags = checked(unsafe { libc::fcntl(fd.as_raw_fd(), libc::F_GETFL) })?;
+    // SAFETY: as above.
+    checked(unsafe { libc::fcntl(fd.as_raw_fd(), libc::F_SETFL, flags | libc::O_NONBLOCK) })?;
+    Ok(())
+}
+
+/// sendmsg(2) that never waits and raises no signal. For sockets.
+pub fn send_nowait(fd: BorrowedFd<'_>, parts: &[IoSlice<'_>]) -> io::Result<usize> {
+    // SAFETY: a zeroed msghdr is valid: no address, no control data.
+    let mut message: libc::msghdr = unsafe { std::mem::zeroed() };
+    // IoSlice is ABI-compatible with iovec (std's guarantee); sendmsg does not write through it.
+    message.msg_iov = parts.as_ptr().cast::<libc::iovec>().cast_mut();
+    message.msg_iovlen = parts.len();
+    // SAFETY: `message` and the slices it points to are live for the call.
+    let sent = unsafe { libc::sendmsg(fd.as_raw_fd(), &message, libc::MSG_DONTWAIT | libc::MSG_NOSIGNAL) };
+    usize::try_from(sent).map_err(|_| io::Error::last_os_error())
+}
+
+/// recv(2) that never waits. For sockets.
+pub fn receive_nowait(fd: BorrowedFd<'_>, buffer: &mut [u8]) -> io::Result<usize> {
+    // SAFETY: the buffer is live and as long as said.
+    let got = unsafe { libc::recv(fd.as_raw_fd(), buffer.as_mut_ptr().cast(), buffer.len(), libc::MSG_DONTWAIT) };
+    usize::try_from(got).map_err(|_| io::Error::last_os_error())
+}
+
+/// Starts a TCP connection without waiting; poll for `writable`, then look at `take_error`. The stream is non-blocking.
+pub fn connect_start(address: SocketAddr) -> io::Result<TcpStream> {
+    let family = if address.is_ipv4() { libc::AF_INET } else { libc::AF_INET6 };
+    // SAFETY: socket takes no pointers.
+    let fd = checked(unsafe { libc::socket(family, libc::SOCK_STREAM | libc::SOCK_NONBLOCK | libc::SOCK_CLOEXEC, 0) })?;
+    // SAFETY: the descriptor was just made and belongs to nobody else.
+    let stream = TcpStream::from(unsafe { OwnedFd::from_raw_fd(fd) });
+    let result = match address {
+        SocketAddr::V4(v4) => {
+            let raw = libc::sockaddr_in {
+                sin_family: libc::AF_INET as libc::sa_family_t,
+                sin_port: v4.port().to_be(),
+                sin_addr: libc::in_addr { s_addr: u32::from_ne_bytes(v4.ip().octets()) },
+                sin_zero: [0; 8],
+            };
+            // SAFETY: `raw` is a live sockaddr_in of the size given.
+            unsafe { libc::connect(fd, std::ptr::from_ref(&raw).cast(), size_of_val(&raw) as libc::socklen_t) }
+        }
+        SocketAddr::V6(v6) => {
+            let raw = libc::sockaddr_in6 {
+                sin6_family: libc::AF_INET6 as libc::sa_family_t,
+                sin6_port: v6.port().to_be(),
+                sin6_flowinfo: v6.flowinfo(),
+                sin6_addr: libc::in6_addr { s6_addr: v6.ip().octets() },
+                sin6_scope_id: v6.scope_id(),
+            };
+            // SAFETY: `raw` is a live sockaddr_in6 of the size given.
+            unsafe { libc::connect(fd, std::ptr::from_ref(&raw).cast(), size_of_val(&raw) as libc::socklen_t) }
+        }
+    };
+    match checked(result) {
+        Ok(_) => Ok(stream),
+        Err(error) if error.raw_os_error() == Some(libc::EINPROGRESS) => Ok(stream),
+        Err(error) => Err(error),
+    }
+}
+
+/// A signal a process group can be sent.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Signal {
+    /// Ask to end.
+    Term,
+    /// End.
+    Kill,
+}
+
+impl Signal {
+    fn number(self) -> c_int {
+        match self {
+            Signal::Term => libc::SIGTERM,
+            Signal::Kill => libc::SIGKILL,
+        }
+    }
+}
+
+/// The POSIX name of a signal number, without `SIG`; its number as text where it has none.
+pub fn signal_name(number: i32) -> String {
+    const NAMES: &[(c_int, &str)] = &[
+        (libc::SIGHUP, "HUP"),
+        (libc::SIGINT, "INT"),
+        (libc::SIGQUIT, "QUIT"),
+        (libc::SIGILL, "ILL"),
+        (libc::SIGTRAP, "TRAP"),
+        (libc::SIGABRT, "ABRT"),
+        (libc::SIGBUS, "BUS"),
+        (libc::SIGFPE, "FPE"),
+        (libc::SIGKILL, "KILL"),
+        (libc::SIGUSR1, "USR1"),
+        (libc::SIGSEGV, "SEGV"),
+        (libc::SIGUSR2, "USR2"),
+        (libc::SIGPIPE, "PIPE"),
+        (libc::SIGALRM, "ALRM"),
+        (libc::SIGTERM, "TERM"),
+        (libc::SIGXCPU, "XCPU"),
+        (libc::SIGXFSZ, "XFSZ"),
+        (libc::SIGSYS, "SYS"),
+    ];
+    let known = NAMES.iter().find(|(known, _)| *known == number);
+    known.map_or_else(|| number.to_string(), |(_, name)| (*name).to_owned())
+}
+
+/// killpg(2). The caller guarantees that the group's leader is not yet reaped, or the number may belong to somebody else.
+pub fn signal_group(group: i32, signal: Signal) -> io::Result<()> {
+    assert!(group > 1, "group {group} is never ours");
+    // SAFETY: no pointers.
+    checked(unsafe { libc::killpg(group, signal.number()) }).map(drop)
+}
+
+/// pidfd_open(2): readable once the process has ended, reaped or not.
+pub fn open_process(pid: i32) -> io::Result<OwnedFd> {
+    // SAFETY: no pointers; flags 0.
+    let fd = unsafe { libc::syscall(libc::SYS_pidfd_open, pid, 0) };
+    let fd = checked(RawFd::try_from(fd).unwrap_or(-1))?;
+    // SAFETY: the kernel just made this descriptor for us.
+    Ok(unsafe { OwnedFd::from_raw_fd(fd) })
+}
+
+/// pidfd_send_signal(2): reaches exactly the process the descriptor was opened for, or fails with ESRCH.
+pub fn signal_process(process: BorrowedFd<'_>, signal: Signal) -> io::Result<()> {
+    let none = std::ptr::null::<libc::siginfo_t>();
+    // SAFETY: a null siginfo is allowed; flags 0.
+    let result = unsafe { libc::syscall(libc::SYS_pidfd_send_signal, process.as_raw_fd(), signal.number(), none, 0) };
+    checked(c_int::try_from(result).unwrap_or(-1)).map(drop)
+}
+
+/// The effective user id.
+pub fn user_id() -> u32 {
+    // SAFETY: cannot fail.
+    unsafe { libc::geteuid() }
+}
+
+/// PR_SET_DUMPABLE 0: other processes of the same user cannot read our memory, environment or descriptors.
+pub fn set_undumpable() {
+    // SAFETY: no pointers; a failure leaves things as they were.
+    unsafe { libc::prctl(libc::PR_SET_DUMPABLE, 0, 0, 0, 0) };
+}
+
+/// Marks every descriptor above 2 close-on-exec: what a launcher left open reaches no child.
+pub fn close_on_exec_above_2() {
+    // SAFETY: only sets a flag on descriptors, of which std and we rely on none being inherited.
+    let result = unsafe { libc::syscall(libc::SYS_close_range, 3, libc::c_uint::MAX, libc::CLOSE_RANGE_CLOEXEC) };
+    if result == 0 {
+        return;
+    }
+    // Linux before 5.11: one by one, from the kernel's own list.
+    let open = std::fs::read_dir("/proc/self/fd").into_iter().flatten().flatten();
+    let numbers = open.filter_map(|entry| entry.file_name().to_str().and_then(|name| name.parse::<RawFd>().ok()));
+    for fd in numbers.filter(|fd| *fd > 2).collect::<Vec<_>>() {
+        // SAFETY: sets a flag; a descriptor closed meanwhile gives EBADF.
+        unsafe { libc::fcntl(fd, libc::F_SETFD, libc::FD_CLOEXEC) };
+    }
+}
+
+/// dup2(2): makes descriptor number `onto` (0, 1 or 2) mean what `fd` means. Children that inherit it see the same.
+pub fn redirect(fd: BorrowedFd<'_>, onto: StandardFd) -> io::Result<()> {
+    // SAFETY: the standard numbers are never owned by a Rust value that would close them.
+    checked(unsafe { libc::dup2(fd.as_raw_fd(), onto as RawFd) }).map(drop)
+}
+
+/// The three descriptors every process has.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[repr(i32)]
+pub enum StandardFd {
+    /// Standard input.
+    Stdin = 0,
+    /// Standard output.
+    Stdout = 1,
+    /// Standard error.
+    Stderr = 2,
+}
+
+static REAL_STDOUT: AtomicI32 = AtomicI32::new(-1);
+
+/// Runs before any constructor of any library (ELF `.preinit_array`): moves the real stdout to a private close-on-exec
+/// descriptor and lets descriptor 1 mean stderr, so that a preloaded object that prints while loading writes no protocol byte.
+///
+/// Only async-signal-safe calls: libc itself may not be initialised yet.
+pub extern "C" fn hide_stdout_early() {
+    // SAFETY: plain descriptor calls without pointers; they work before libc's own constructors ran.
+    unsafe {
+        let real = libc::fcntl(1, libc::F_DUPFD_CLOEXEC, 3);
+        if real >= 3 {
+            let stderr_is_open = libc::fcntl(2, libc::F_GETFD) >= 0;
+            if stderr_is_open && libc::dup2(2, 1) == 1 {
+                REAL_STDOUT.store(real, Ordering::SeqCst);
+            } else if !stderr_is_open {
+                libc::close(1);
+                REAL_STDOUT.store(real, Ordering::SeqCst);
+            } else {
+                libc::close(real);
+            }
+        }
+    }
+}
+
+/// Takes the real stdout: what `hide_stdout_early` put away, else a private copy of descriptor 1. Once per process.
+pub fn take_stdout() -> io::Result<OwnedFd> {
+    match REAL_STDOUT.swap(-1, Ordering::SeqCst) {
+        -1 => io::stdout().as_fd().try_clone_to_owned(),
+        // SAFETY: `hide_stdout_early` made it for us and the swap hands it out once.
+        real => Ok(unsafe { OwnedFd::from_raw_fd(real) }),
+    }
+}
+
+/// Puts the real stdout back in its place, for commands that do not speak the protocol. No effect if it is there.
+pub fn restore_stdout() -> io::Result<()> {
+    match REAL_STDOUT.swap(-1, Ordering::SeqCst) {
+        -1 => Ok(()),
+        // SAFETY: as in `take_stdout`.
+        real => redirect(unsafe { OwnedFd::from_raw_fd(real) }.as_fd(), StandardFd::Stdout),
+    }
+}
+
+/// Flags for opening a file so that neither the open nor a read or write on it waits; close-on-exec.
+pub const OPEN_NONBLOCKING: i32 = libc::O_NONBLOCK | libc::O_CLOEXEC;
+
+/// Reads without waiting if the descriptor is non-blocking; otherwise as read(2) does.
+pub fn read(fd: BorrowedFd<'_>, buffer: &mut [u8]) -> io::Result<usize> {
+    // SAFETY: the buffer is live and as long as said.
+    let got = unsafe { libc::read(fd.as_raw_fd(), buffer.as_mut_ptr().cast(), buffer.len()) };
+    usize::try_from(got).map_err(|_| io::Error::last_os_error())
+}
+
+/// writev(2).
+pub fn write(fd: BorrowedFd<'_>, parts: &[IoSlice<'_>]) -> io::Result<usize> {
+    let count = c_int::try_from(parts.len().min(1024)).unwrap_or(1024);
+    // SAFETY: IoSlice is ABI-compatible with iovec and the slices are live.
+    let sent = unsafe { libc::writev(fd.as_raw_fd(), parts.as_ptr().cast(), count) };
+    usize::try_from(sent).map_err(|_| io::Error::last_os_error())
+}
+
+/// /dev/null, for reading and writing.
+pub fn null_device() -> io::Result<File> {
+    File::options().read(true).write(true).open("/dev/null")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::io::Write;
+
+    #[test]
+    fn poll_tells_ready_from_silent_and_broken() {
+        let (reader, mut writer) = io::pipe().unwrap();
+        let mut fds = [Poll::readable(reader.as_fd())];
+        poll(&mut fds, Some(Duration::ZERO)).unwrap();
+        assert!(!fds[0].is_ready());
+        writer.write_all(b"x").unwrap();
+        poll(&mut fds, None).unwrap();
+        assert!(fds[0].is_ready() && !fds[0].is_broken());
+
+        drop(reader);
+        let mut fds = [Poll::broken(writer.as_fd())];
+        poll(&mut fds, None).unwrap();
+        assert!(fds[0].is_broken());
+    }
+
+    #[test]
+    fn identity_tells_pipes_apart() {
+        let (first, first_writer) = io::pipe().unwrap();
+        let (second, _writer) = io::pipe().unwrap();
+        let id = |fd: BorrowedFd<'_>| identity(fd).unwrap();
+        assert_eq!(id(first.as_fd()), id(first_writer.as_fd()));
+        assert_ne!(id(first.as_fd()), id(second.as_fd()));
+        assert_eq!(id(null_device().unwrap().as_fd()).kind, Kind::Device);
+    }
+
+    #[test]
+    fn a_connection_is_started_without_waiting() {
+        let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+        let stream = connect_start(listener.local_addr().unwrap()).unwrap();
+        poll(&mut [Poll::writable(stream.as_fd())], None).unwrap();
+        assert!(stream.take_error().unwrap().is_none());
+        assert_eq!(stream.peer_addr().unwrap(), listener.local_addr().unwrap());
+    }
+
+    #[test]
+    fn signals_have_names() {
+        assert_eq!(signal_name(15), "TERM");
+        assert_eq!(signal_name(64), "64");
+    }
+}
