@@ -47,9 +47,7 @@ impl Formatter for Escaped {
 pub fn to_line(value: &(impl Serialize + ?Sized)) -> String {
     let mut out = Vec::new();
     let mut serializer = Serializer::with_formatter(&mut out, Escaped);
-    value
-        .serialize(&mut serializer)
-        .expect("our values have string keys and infallible Serialize");
+    value.serialize(&mut serializer).expect("our values have string keys and infallible Serialize");
     String::from_utf8(out).expect("serde_json and Escaped write UTF-8")
 }
 
@@ -123,9 +121,7 @@ fn compact_escape<'a>(rest: &'a str, out: &mut String, replaced: &mut usize) -> 
         Some(unit) => (6, Some(unit)),
     };
     let length = match kind {
-        Some(0xd800..=0xdbff) if matches!(rest.get(6..).and_then(unit), Some(0xdc00..=0xdfff)) => {
-            12
-        }
+        Some(0xd800..=0xdbff) if matches!(rest.get(6..).and_then(unit), Some(0xdc00..=0xdfff)) => 12,
         Some(0xd800..=0xdfff) => {
             *replaced += 1;
             out.push_str(REPLACEMENT);
@@ -165,21 +161,12 @@ fn first_stop(text: &str) -> Option<(usize, char)> {
 }
 
 /// Looks at bytes alone until one of `ascii`, or one that can begin U+0080..U+009F or U+2028..U+2029, comes.
-fn first_where(
-    text: &str,
-    ascii: impl Fn(u8) -> bool,
-    wide: impl Fn(char) -> bool,
-) -> Option<(usize, char)> {
+fn first_where(text: &str, ascii: impl Fn(u8) -> bool, wide: impl Fn(char) -> bool) -> Option<(usize, char)> {
     let mut from = 0;
     loop {
-        let found = text.as_bytes()[from..]
-            .iter()
-            .position(|b| ascii(*b) || matches!(b, 0xc2 | 0xe2))?;
+        let found = text.as_bytes()[from..].iter().position(|b| ascii(*b) || matches!(b, 0xc2 | 0xe2))?;
         let at = from + found;
-        let c = text[at..]
-            .chars()
-            .next()
-            .expect("a leading byte was found at `at`");
+        let c = text[at..].chars().next().expect("a leading byte was found at `at`");
         if c.is_ascii() || wide(c) {
             return Some((at, c));
         }
@@ -208,18 +195,13 @@ mod tests {
     fn escaped_len_is_what_is_written() {
         assert_eq!(escaped_len(ODD) + 2, to_line(ODD).len());
         for c in ('\0'..'\u{3000}').chain(['\u{ffff}', '\u{1f389}']) {
-            assert_eq!(
-                escaped_char_len(c) + 2,
-                to_line(&c.to_string()).len(),
-                "{c:?}"
-            );
+            assert_eq!(escaped_char_len(c) + 2, to_line(&c.to_string()).len(), "{c:?}");
         }
     }
 
     #[test]
     fn raw_values_are_escaped_on_their_way_out() {
-        let raw: &RawValue =
-            serde_json::from_str("{ \"a\" : \"\u{2028}\" , \"b\" : 1.0 }").unwrap();
+        let raw: &RawValue = serde_json::from_str("{ \"a\" : \"\u{2028}\" , \"b\" : 1.0 }").unwrap();
         assert_eq!(to_line(raw), r#"{"a":"\u2028","b":1.0}"#);
     }
 
@@ -235,11 +217,7 @@ mod tests {
 
     #[test]
     fn compact_drops_white_space_outside_strings_only() {
-        check_compact(
-            " { \"a b\" :\t[ 1 ,\r\n \" x \\n \" ] } ",
-            r#"{"a b":[1," x \n "]}"#,
-            0,
-        );
+        check_compact(" { \"a b\" :\t[ 1 ,\r\n \" x \\n \" ] } ", r#"{"a b":[1," x \n "]}"#, 0);
         check_compact("", "", 0);
     }
 
@@ -250,11 +228,7 @@ mod tests {
             r#"{"id":9007199254740993,"f":1.0,"e":1e2,"n":-0,"s":"\u0041\/\\\"\u0085"}"#,
             0,
         );
-        check_compact(
-            "[\"\u{7f}\u{85}\u{2028}\u{e9}\u{1f389}\"]",
-            "[\"\\u007f\\u0085\\u2028\u{e9}\u{1f389}\"]",
-            0,
-        );
+        check_compact("[\"\u{7f}\u{85}\u{2028}\u{e9}\u{1f389}\"]", "[\"\\u007f\\u0085\\u2028\u{e9}\u{1f389}\"]", 0);
     }
 
     #[test]
@@ -262,11 +236,7 @@ mod tests {
         check_compact(r#""a\ud83d b""#, r#""a\ufffd b""#, 1);
         check_compact(r#""\ud83c\udf89""#, r#""\ud83c\udf89""#, 0);
         check_compact(r#""\udf89\ud83c""#, r#""\ufffd\ufffd""#, 2);
-        check_compact(
-            r#""\ud83c\ud83c\udf89\uD83C""#,
-            r#""\ufffd\ud83c\udf89\ufffd""#,
-            2,
-        );
+        check_compact(r#""\ud83c\ud83c\udf89\uD83C""#, r#""\ufffd\ud83c\udf89\ufffd""#, 2);
         check_compact(r#""\ud83c\\udf89""#, r#""\ufffd\\udf89""#, 1);
         check_compact(r#""\ud83c\n\u0000""#, r#""\ufffd\n\u0000""#, 1);
         check_compact("\"\\ud83c\u{1f389}\"", "\"\\ufffd\u{1f389}\"", 1);

@@ -64,10 +64,7 @@ impl fmt::Display for FrameError {
                 write!(f, "expected UTF-8, got an invalid byte at offset {at}")
             }
             FrameError::Unterminated { bytes } => {
-                write!(
-                    f,
-                    "expected a line feed, got the end of the stream after {bytes} bytes"
-                )
+                write!(f, "expected a line feed, got the end of the stream after {bytes} bytes")
             }
         }
     }
@@ -97,14 +94,7 @@ enum Found {
 impl Lines {
     /// A reader whose lines have at most `limit` bytes before their LF (a CR counts).
     pub fn new(limit: usize) -> Lines {
-        Lines {
-            buffer: Vec::new(),
-            start: 0,
-            scanned: 0,
-            end: 0,
-            limit,
-            discarded: None,
-        }
+        Lines { buffer: Vec::new(), start: 0, scanned: 0, end: 0, limit, discarded: None }
     }
 
     /// Room for the next read, at least 64 KiB. Call it only after `next_frame` returned `None`: then at most
@@ -126,10 +116,7 @@ impl Lines {
     /// # Panics
     /// If `n` is more than `spare` offered.
     pub fn filled(&mut self, n: usize) {
-        assert!(
-            n <= self.buffer.len() - self.end,
-            "filled more than spare offered"
-        );
+        assert!(n <= self.buffer.len() - self.end, "filled more than spare offered");
         self.end += n;
     }
 
@@ -148,9 +135,7 @@ impl Lines {
             let bytes = line.len();
             return Some(match std::str::from_utf8(body) {
                 Ok(text) => Ok(Frame { text, bytes }),
-                Err(error) => Err(FrameError::NotUtf8 {
-                    at: error.valid_up_to(),
-                }),
+                Err(error) => Err(FrameError::NotUtf8 { at: error.valid_up_to() }),
             });
         }
     }
@@ -162,10 +147,7 @@ impl Lines {
         self.start = self.end;
         self.scanned = self.end;
         match self.discarded.take() {
-            Some(seen) => Some(FrameError::TooLong {
-                limit: self.limit,
-                seen: seen + rest.len(),
-            }),
+            Some(seen) => Some(FrameError::TooLong { limit: self.limit, seen: seen + rest.len() }),
             None if is_blank(&self.buffer[rest.clone()]) => None,
             None => Some(FrameError::Unterminated { bytes: rest.len() }),
         }
@@ -177,10 +159,7 @@ impl Lines {
     }
 
     fn next_line(&mut self) -> Option<Found> {
-        let Some(at) = self.buffer[self.scanned..self.end]
-            .iter()
-            .position(|b| *b == b'\n')
-        else {
+        let Some(at) = self.buffer[self.scanned..self.end].iter().position(|b| *b == b'\n') else {
             self.keep_or_discard();
             return None;
         };
@@ -188,11 +167,7 @@ impl Lines {
         self.start = line.end + 1;
         self.scanned = self.start;
         let seen = self.discarded.take().unwrap_or(0) + line.len();
-        Some(if seen > self.limit {
-            Found::TooLong { seen }
-        } else {
-            Found::Line(line)
-        })
+        Some(if seen > self.limit { Found::TooLong { seen } } else { Found::Line(line) })
     }
 
     /// No LF in sight: remembers how far was looked, and throws away what is over the limit.
@@ -221,8 +196,7 @@ impl Lines {
 }
 
 fn is_blank(line: &[u8]) -> bool {
-    line.iter()
-        .all(|b| matches!(b, b' ' | b'\t' | b'\r' | b'\n'))
+    line.iter().all(|b| matches!(b, b' ' | b'\t' | b'\r' | b'\n'))
 }
 
 #[cfg(test)]
@@ -238,10 +212,7 @@ mod tests {
                 lines.spare()[..part.len()].copy_from_slice(part);
                 lines.filled(part.len());
                 drain(&mut lines, &mut out);
-                assert!(
-                    lines.end - lines.start <= limit,
-                    "holds more than the limit"
-                );
+                assert!(lines.end - lines.start <= limit, "holds more than the limit");
             }
         }
         out.extend(lines.finish().map(|error| format!("{error:?}")));
@@ -272,11 +243,7 @@ mod tests {
 
     #[test]
     fn only_json_white_space_makes_a_line_blank() {
-        check_lines(
-            99,
-            b"\x0b\n\x0c\n\xc2\xa0\n",
-            &[r#""\u{b}""#, r#""\u{c}""#, r#""\u{a0}""#],
-        );
+        check_lines(99, b"\x0b\n\x0c\n\xc2\xa0\n", &[r#""\u{b}""#, r#""\u{c}""#, r#""\u{a0}""#]);
     }
 
     #[test]
@@ -287,11 +254,7 @@ mod tests {
 
     #[test]
     fn a_bad_byte_costs_its_own_line_alone_r010() {
-        check_lines(
-            99,
-            b"\xff\xfe\n{\"x\":\"\xff\"}\n{}\n",
-            &["NotUtf8 { at: 0 }", "NotUtf8 { at: 6 }", r#""{}""#],
-        );
+        check_lines(99, b"\xff\xfe\n{\"x\":\"\xff\"}\n{}\n", &["NotUtf8 { at: 0 }", "NotUtf8 { at: 6 }", r#""{}""#]);
         check_lines(99, b"\xef\xbb\xbf{}\n", &[r#""\u{feff}{}""#]);
     }
 
@@ -303,32 +266,20 @@ mod tests {
 
     #[test]
     fn an_unterminated_last_line_is_never_a_frame_r023() {
-        check_lines(
-            99,
-            b"{}\n{\"a\":1}",
-            &[r#""{}""#, "Unterminated { bytes: 7 }"],
-        );
+        check_lines(99, b"{}\n{\"a\":1}", &[r#""{}""#, "Unterminated { bytes: 7 }"]);
         check_lines(99, b"{}\n \r", &[r#""{}""#]);
     }
 
     #[test]
     fn a_message_over_several_lines_is_several_lines_r017() {
-        check_lines(
-            99,
-            b"{\n  \"a\": 1\n}\n",
-            &[r#""{""#, r#""  \"a\": 1""#, r#""}""#],
-        );
+        check_lines(99, b"{\n  \"a\": 1\n}\n", &[r#""{""#, r#""  \"a\": 1""#, r#""}""#]);
     }
 
     #[test]
     fn limit_counts_every_byte_before_the_lf() {
         check_lines(4, b"1234\n", &[r#""1234""#]);
         check_lines(4, b"123\r\n", &[r#""123""#]);
-        check_lines(
-            4,
-            b"12345\n{}\n",
-            &["TooLong { limit: 4, seen: 5 }", r#""{}""#],
-        );
+        check_lines(4, b"12345\n{}\n", &["TooLong { limit: 4, seen: 5 }", r#""{}""#]);
         check_lines(4, b"1234\r\n", &["TooLong { limit: 4, seen: 5 }"]);
         check_lines(4, b"123456", &["TooLong { limit: 4, seen: 6 }"]);
         check_lines(4, b"      \n", &["TooLong { limit: 4, seen: 6 }"]);
@@ -347,13 +298,7 @@ mod tests {
         }
         assert_eq!(lines.unfinished_bytes(), 200 * READ_BYTES);
         let seen = 200 * READ_BYTES;
-        assert_eq!(
-            lines.finish(),
-            Some(FrameError::TooLong {
-                limit: 100_000,
-                seen
-            })
-        );
+        assert_eq!(lines.finish(), Some(FrameError::TooLong { limit: 100_000, seen }));
         assert_eq!(lines.finish(), None);
     }
 
@@ -375,10 +320,7 @@ mod tests {
     fn character_across_a_full_read_survives_r009() {
         for shift in 0..4 {
             let text = format!("{}\u{1f389}", "x".repeat(READ_BYTES - shift));
-            assert_eq!(
-                read(1 << 20, &[format!("{text}\n").as_bytes()]),
-                [format!("{text:?}")]
-            );
+            assert_eq!(read(1 << 20, &[format!("{text}\n").as_bytes()]), [format!("{text:?}")]);
         }
     }
 
@@ -390,10 +332,7 @@ mod tests {
             lines.spare()[..part.len()].copy_from_slice(part);
             lines.filled(part.len());
         }
-        assert_eq!(
-            lines.next_frame().map(|f| f.map(|f| f.bytes())),
-            Some(Ok(4 << 20))
-        );
+        assert_eq!(lines.next_frame().map(|f| f.map(|f| f.bytes())), Some(Ok(4 << 20)));
         lines.spare();
         assert!(lines.buffer.capacity() <= KEPT_BYTES);
     }
@@ -408,9 +347,6 @@ mod tests {
             assert!(lines.next_frame().is_none());
         }
         assert_eq!(lines.scanned, 1 << 20);
-        assert_eq!(
-            lines.finish(),
-            Some(FrameError::Unterminated { bytes: 1 << 20 })
-        );
+        assert_eq!(lines.finish(), Some(FrameError::Unterminated { bytes: 1 << 20 }));
     }
 }

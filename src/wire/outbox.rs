@@ -1,0 +1,342 @@
+//! Frames waiting for stdout, and the writer: the only code that writes the protocol stream.
+//!
+//! A frame is *waiting* (may be withdrawn) or *writing* (in the writer's hand for one system call, or begun: some byte of it
+//! left, so the rest must follow). The writer never sleeps in a write; a frame that has begun is finished before any other,
+//! whatever arrives, unless stdout breaks or the session gives up on it.
+//!
+//! ```text
+//! push ─▶ waiting ──writer takes──▶ in hand ──every byte left──▶ left
+//!           │  ▲                      │  └──some bytes left──▶ begun ──rest left──▶ left
+//!        withdraw └──no byte left─────┘
+//! ```
+//! The queue needs no bound of its own: calls reserve their reply on admission, and the reader stops reading stdin while its
+//! own replies exceed theirs. So `push` never waits, and no ring of full queues can form.
+
+use std::collections::VecDeque;
+use std::io::{self, ErrorKind, IoSlice};
+use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+use crate::cancel::{CancelToken, Why};
+use crate::limits::{STALL, WRITE_FRAMES};
+use crate::sys::{self, Poll};
+use crate::wire::stdio::Output;
+
+/// Names the call a frame answers.
+pub type Ticket = u64;
+
+/// One line for stdout, line feed included.
+#[derive(Debug)]
+pub struct Frame {
+    bytes: Vec<u8>,
+    ticket: Option<Ticket>,
+}
+
+impl Frame {
+    /// A frame of one JSON text without a raw line feed; `ticket` names the call it answers, `None` is the reader's own.
+    pub fn new(line: String, ticket: Option<Ticket>) -> Self {
+        debug_assert!(!line.contains('\n'), "a frame is one line");
+        let mut bytes = line.into_bytes();
+        bytes.push(b'\n');
+        Frame { bytes, ticket }
+    }
+}
+
+/// Frames on their way to stdout.
+pub struct Outbox {
+    state: Mutex<State>,
+    changed: Condvar,
+    give_up: CancelToken,
+}
+
+#[derive(Default)]
+struct State {
+    waiting: VecDeque<Frame>,
+    reader_bytes: usize,
+    in_call: bool,
+    is_closed: bool,
+    is_broken: bool,
+}
+
+/// What the writer tells while it works. Called without the outbox locked.
+pub trait Told {
+    /// Every byte of the frame has left.
+    fn left(&self, ticket: Option<Ticket>, bytes: usize);
+    /// Nothing can leave any more. `None`: the stall limit passed.
+    fn broken(&self, error: Option<io::Error>);
+}
+
+impl Outbox {
+    /// An empty outbox.
+    pub fn new() -> io::Result<Self> {
+        Ok(Outbox { state: Mutex::default(), changed: Condvar::new(), give_up: CancelToken::new()? })
+    }
+
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Takes a frame. Never waits. False: the stream is broken or closed and the frame is gone.
+    pub fn push(&self, frame: Frame) -> bool {
+        let mut state = self.lock();
+        if state.is_broken || state.is_closed {
+            return false;
+        }
+        if frame.ticket.is_none() {
+            state.reader_bytes += frame.bytes.len();
+        }
+        state.waiting.push_back(frame);
+        self.changed.notify_all();
+        true
+    }
+
+    /// Takes back the frame of a call if no byte of it left and the writer does not hold it. True if it was taken back.
+    pub fn withdraw(&self, ticket: Ticket) -> bool {
+        let mut state = self.lock();
+        let at = state.waiting.iter().position(|frame| frame.ticket == Some(ticket));
+        at.and_then(|at| state.waiting.remove(at)).is_some()
+    }
+
+    /// Waits until the writer is not inside a system call: microseconds, since no write waits.
+    pub fn settle(&self) {
+        let state = self.lock();
+        let _state = self.changed.wait_while(state, |state| state.in_call).unwrap_or_else(PoisonError::into_inner);
+    }
+
+    /// Bytes of the reader's own replies that have not left.
+    pub fn reader_bytes(&self) -> usize {
+        self.lock().reader_bytes
+    }
+
+    /// Takes no further frame; the writer ends once everything has left.
+    pub fn close(&self) {
+        self.lock().is_closed = true;
+        self.changed.notify_all();
+    }
+
+    /// Takes no further frame and throws away what waits; the writer ends now.
+    pub fn give_up(&self) {
+        self.give_up.cancel(Why::SessionEnd);
+        let mut state = self.lock();
+        state.is_broken = true;
+        state.waiting.clear();
+        self.changed.notify_all();
+    }
+
+    /// The writer's life: returns when the outbox is closed and empty, broken, or given up.
+    pub fn write_all_to(&self, output: &Output, told: &dyn Told) {
+        let mut begun = None;
+        let mut last_left = Instant::now();
+        while let Some(hand) = self.take_hand(begun.take()) {
+            if hand.was_idle {
+                last_left = Instant::now();
+            }
+            match self.write_hand(output, hand.frames, told) {
+                Ok(Wrote { begun: rest, any: true, .. }) => (begun, last_left) = (rest, Instant::now()),
+                Ok(Wrote { begun: rest, .. }) => {
+                    begun = rest;
+                    if !self.wait_for_room(output, last_left) {
+                        return self.break_off(None, told);
+                    }
+                }
+                Err(error) => return self.break_off(Some(error), told),
+            }
+        }
+    }
+
+    /// Waits for frames; takes the begun one and what else fits one system call. `None`: the writer's life is over.
+    fn take_hand(&self, begun: Option<Begun>) -> Option<Hand> {
+        let mut state = self.lock();
+        let was_idle = begun.is_none() && state.waiting.is_empty();
+        while begun.is_none() && state.waiting.is_empty() && !state.is_closed && !state.is_broken {
+            state = self.changed.wait(state).unwrap_or_else(PoisonError::into_inner);
+        }
+        if state.is_broken || (begun.is_none() && state.waiting.is_empty()) {
+            return None;
+        }
+        state.in_call = true;
+        let room = WRITE_FRAMES - usize::from(begun.is_some());
+        let count = state.waiting.len().min(room);
+        let fresh = state.waiting.drain(..count).map(|frame| Begun { frame, done: 0 });
+        Some(Hand { frames: begun.into_iter().chain(fresh).collect(), was_idle })
+    }
+
+    /// One system call. What left is told, what did not begin goes back to the front of the queue.
+    fn write_hand(&self, output: &Output, mut hand: VecDeque<Begun>, told: &dyn Told) -> io::Result<Wrote> {
+        let parts: Vec<_> = hand.iter().map(|begun| IoSlice::new(&begun.frame.bytes[begun.done..])).collect();
+        let mut wrote = match output.write(&parts) {
+            Ok(wrote) => wrote,
+            Err(error) if matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::Interrupted) => 0,
+            Err(error) => {
+                self.back(VecDeque::new(), 0);
+                return Err(error);
+            }
+        };
+        drop(parts);
+        let any = wrote > 0;
+        let mut reader_bytes = 0;
+        while let Some(first) = hand.front_mut() {
+            let rest = first.frame.bytes.len() - first.done;
+            if wrote < rest {
+                first.done += wrote;
+                break;
+            }
+            wrote -= rest;
+            if let Some(Begun { frame, .. }) = hand.pop_front() {
+                reader_bytes += if frame.ticket.is_none() { frame.bytes.len() } else { 0 };
+                told.left(frame.ticket, frame.bytes.len());
+            }
+        }
+        let begun = if hand.front().is_some_and(|first| first.done > 0) { hand.pop_front() } else { None };
+        self.back(hand, reader_bytes);
+        Ok(Wrote { begun, any })
+    }
+
+    fn back(&self, hand: VecDeque<Begun>, reader_bytes: usize) {
+        let mut state = self.lock();
+        state.reader_bytes -= reader_bytes;
+        hand.into_iter().rev().for_each(|untouched| state.waiting.push_front(untouched.frame));
+        state.in_call = false;
+        self.changed.notify_all();
+    }
+
+    /// Waits until stdout takes bytes again or the outbox is given up. False: nothing left for the stall limit.
+    fn wait_for_room(&self, output: &Output, last_left: Instant) -> bool {
+        let rest = STALL.saturating_sub(last_left.elapsed());
+        let mut fds = [Poll::writable(output.fd()), Poll::readable(self.give_up.wake_fd())];
+        // A poll that fails leaves it to the next write to say why.
+        let _ = sys::poll(&mut fds, Some(rest.max(Duration::from_millis(1))));
+        !rest.is_zero()
+    }
+
+    fn break_off(&self, error: Option<io::Error>, told: &dyn Told) {
+        let is_ours = self.give_up.is_cancelled();
+        self.give_up();
+        if !is_ours {
+            told.broken(error);
+        }
+    }
+}
+
+struct Begun {
+    frame: Frame,
+    done: usize,
+}
+
+struct Hand {
+    frames: VecDeque<Begun>,
+    was_idle: bool,
+}
+
+struct Wrote {
+    begun: Option<Begun>,
+    any: bool,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::io::{BufRead, BufReader, Read};
+    use std::sync::Arc;
+
+    use crossbeam_channel::{Receiver, Sender, unbounded};
+
+    struct Log(Sender<Option<Ticket>>);
+    impl Told for Log {
+        fn left(&self, ticket: Option<Ticket>, _bytes: usize) {
+            let _ = self.0.send(ticket);
+        }
+        fn broken(&self, error: Option<io::Error>) {
+            assert!(error.is_some_and(|error| error.kind() == ErrorKind::BrokenPipe));
+            let _ = self.0.send(Some(Ticket::MAX));
+        }
+    }
+
+    struct Rig {
+        outbox: Arc<Outbox>,
+        reader: io::PipeReader,
+        left: Receiver<Option<Ticket>>,
+        writer: crate::thread::Thread,
+    }
+
+    fn rig() -> Rig {
+        let (reader, writer) = io::pipe().unwrap();
+        let outbox = Arc::new(Outbox::new().unwrap());
+        let (tx, left) = unbounded();
+        let (shared, output) = (outbox.clone(), Output::new(writer.into()).unwrap());
+        let writer = crate::thread::spawn("tg-writer", move || shared.write_all_to(&output, &Log(tx))).unwrap();
+        Rig { outbox, reader, left, writer }
+    }
+
+    #[test]
+    fn frames_leave_whole_and_in_order_through_a_pipe_smaller_than_one() {
+        let Rig { outbox, reader, left, writer } = rig();
+        let lines: Vec<String> = (0..200).map(|number| format!("{number} {}", "x".repeat(number * 40_000 / 199))).collect();
+        for (ticket, line) in lines.iter().enumerate() {
+            assert!(outbox.push(Frame::new(line.clone(), Some(ticket as Ticket))));
+        }
+        outbox.close();
+        let got: Vec<String> = BufReader::new(reader).lines().map(Result::unwrap).collect();
+        assert!(writer.join());
+        assert!(got == lines);
+        assert_eq!(left.iter().flatten().collect::<Vec<_>>(), (0..200).collect::<Vec<_>>());
+    }
+
+    #[test]
+    fn only_frames_of_which_no_byte_left_are_withdrawn() {
+        let Rig { outbox, mut reader, left, writer } = rig();
+        outbox.push(Frame::new("a".repeat(200_000), Some(1)));
+        let mut first = [0; 1];
+        reader.read_exact(&mut first).unwrap();
+        outbox.push(Frame::new("b".repeat(10), Some(2)));
+        outbox.settle();
+        assert!(!outbox.withdraw(1), "begun");
+        assert!(outbox.withdraw(2), "waiting");
+        assert!(!outbox.withdraw(2), "gone");
+        outbox.push(Frame::new("c".to_owned(), Some(3)));
+        outbox.close();
+        let mut rest = String::new();
+        reader.read_to_string(&mut rest).unwrap();
+        assert!(writer.join());
+        assert_eq!(rest.len(), 200_000 + 2);
+        assert!(rest.ends_with("a\nc\n"));
+        assert_eq!(left.iter().flatten().collect::<Vec<_>>(), [1, 3]);
+    }
+
+    #[test]
+    fn the_readers_bytes_are_counted_until_they_left() {
+        let Rig { outbox, mut reader, left, writer } = rig();
+        outbox.push(Frame::new("a".repeat(200_000), None));
+        outbox.push(Frame::new("b".repeat(10), Some(7)));
+        outbox.settle();
+        assert_eq!(outbox.reader_bytes(), 200_001);
+        let mut all = vec![0; 200_001 + 11];
+        reader.read_exact(&mut all).unwrap();
+        assert_eq!(left.recv().unwrap(), None);
+        assert_eq!(left.recv().unwrap(), Some(7));
+        outbox.settle();
+        assert_eq!(outbox.reader_bytes(), 0);
+        outbox.close();
+        assert!(writer.join());
+    }
+
+    #[test]
+    fn a_reader_that_is_gone_breaks_the_stream_once() {
+        let Rig { outbox, reader, left, writer } = rig();
+        drop(reader);
+        outbox.push(Frame::new("a".to_owned(), Some(1)));
+        assert!(writer.join());
+        assert_eq!(left.iter().flatten().collect::<Vec<_>>(), [Ticket::MAX]);
+        assert!(!outbox.push(Frame::new("b".to_owned(), Some(2))));
+    }
+
+    #[test]
+    fn giving_up_ends_a_writer_that_waits_for_room() {
+        let Rig { outbox, mut reader, left, writer } = rig();
+        outbox.push(Frame::new("a".repeat(200_000), Some(1)));
+        reader.read_exact(&mut [0; 1]).unwrap();
+        outbox.give_up();
+        assert!(writer.join());
+        assert_eq!(left.iter().count(), 0);
+    }
+}
