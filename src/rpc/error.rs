@@ -30,11 +30,7 @@ pub struct RpcError {
 impl RpcError {
     /// An error without data.
     pub fn new(code: i64, message: impl Into<String>) -> RpcError {
-        RpcError {
-            code,
-            message: message.into(),
-            data: None,
-        }
+        RpcError { code, message: message.into(), data: None }
     }
 
     /// `INVALID_PARAMS` without data.
@@ -45,10 +41,7 @@ impl RpcError {
     /// The same error with `data`, compact JSON text.
     #[must_use]
     pub fn with_data(self, data: String) -> RpcError {
-        RpcError {
-            data: Some(data),
-            ..self
-        }
+        RpcError { data: Some(data), ..self }
     }
 }
 

@@ -54,8 +54,7 @@ impl Id {
     /// `IdError`, see there.
     pub fn parse(raw: &str) -> Result<Id, IdError> {
         if raw.starts_with('"') {
-            let text = strict::string(raw)
-                .ok_or(IdError::WrongKind("a string with half a surrogate pair"))?;
+            let text = strict::string(raw).ok_or(IdError::WrongKind("a string with half a surrogate pair"))?;
             // The quotes count: the limit is on what is written.
             return match escape::escaped_len(&text) + 2 {
                 0..=ID_BYTES => Ok(Id::text(&text)),
@@ -64,11 +63,7 @@ impl Id {
         }
         if !is_integer(raw) {
             let fraction = raw.starts_with(|c: char| c == '-' || c.is_ascii_digit());
-            let kind = if fraction {
-                "a number with a fraction or an exponent"
-            } else {
-                kind_of(raw)
-            };
+            let kind = if fraction { "a number with a fraction or an exponent" } else { kind_of(raw) };
             return Err(IdError::WrongKind(kind));
         }
         match raw.len() {
@@ -147,9 +142,9 @@ impl fmt::Display for Id {
 impl Serialize for Id {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         match &self.0 {
-            Kind::Integer(digits) => serde_json::from_str::<&RawValue>(digits)
-                .map_err(serde::ser::Error::custom)?
-                .serialize(serializer),
+            Kind::Integer(digits) => {
+                serde_json::from_str::<&RawValue>(digits).map_err(serde::ser::Error::custom)?.serialize(serializer)
+            }
             Kind::Text(text) => text.serialize(serializer),
         }
     }
@@ -176,34 +171,17 @@ mod tests {
 
     #[test]
     fn ids_are_echoed_in_value_and_type_s4_r027_r034() {
-        for raw in [
-            "0",
-            "-0",
-            "-1",
-            "1",
-            "\"1\"",
-            "\"\"",
-            "9007199254740993",
-            "12345678901234567890",
-        ] {
+        for raw in ["0", "-0", "-1", "1", "\"1\"", "\"\"", "9007199254740993", "12345678901234567890"] {
             check_echo(raw, raw);
         }
         check_echo(&"9".repeat(5000), &"9".repeat(5000));
-        check_echo(
-            &format!("\"{}\"", "x".repeat(10_000)),
-            &format!("\"{}\"", "x".repeat(10_000)),
-        );
+        check_echo(&format!("\"{}\"", "x".repeat(10_000)), &format!("\"{}\"", "x".repeat(10_000)));
         check_echo(r#""\u0061\/\u2028""#, r#""a/\u2028""#);
     }
 
     #[track_caller]
     fn check_refused(raw: &str, message: &str) {
-        assert_eq!(
-            Id::parse(raw).unwrap_err().to_string(),
-            message,
-            "{}",
-            shown(raw)
-        );
+        assert_eq!(Id::parse(raw).unwrap_err().to_string(), message, "{}", shown(raw));
     }
 
     #[test]
@@ -231,10 +209,7 @@ mod tests {
         check_echo(&text, &text);
         check_refused(&format!("\"{}\"", "x".repeat(ID_BYTES - 1)), too_long);
         // What counts is the written form: a raw DEL takes six bytes.
-        check_refused(
-            &format!("\"{}\"", "\u{7f}".repeat(ID_BYTES / 6 + 1)),
-            too_long,
-        );
+        check_refused(&format!("\"{}\"", "\u{7f}".repeat(ID_BYTES / 6 + 1)), too_long);
     }
 
     #[test]

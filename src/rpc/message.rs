@@ -109,22 +109,18 @@ pub fn parse(line: &str) -> Result<Message<'_>, Malformed> {
     let envelope = Envelope::read(text)?;
     match strict::inspect(text) {
         Ok(()) => envelope.message(None),
-        Err(Flaw::TooDeep) => envelope.flawed(
-            MalformedKind::TooDeep,
-            format!("expected at most {NESTING_LEVELS} levels of nesting, got more"),
-        ),
-        Err(Flaw::LoneSurrogate) => envelope.flawed(
-            MalformedKind::LoneSurrogate,
-            "expected whole characters, got half a surrogate pair".to_owned(),
-        ),
-        Err(Flaw::DuplicateKey(key)) => Err(envelope.refuse(
-            MalformedKind::DuplicateKey,
-            format!("expected each key once, got {key} twice in one object"),
-        )),
-        Err(Flaw::ReservedKey(key)) => Err(envelope.refuse(
-            MalformedKind::ReservedKey,
-            format!("expected no reserved key, got {key}"),
-        )),
+        Err(Flaw::TooDeep) => {
+            envelope.flawed(MalformedKind::TooDeep, format!("expected at most {NESTING_LEVELS} levels of nesting, got more"))
+        }
+        Err(Flaw::LoneSurrogate) => {
+            envelope.flawed(MalformedKind::LoneSurrogate, "expected whole characters, got half a surrogate pair".to_owned())
+        }
+        Err(Flaw::DuplicateKey(key)) => {
+            Err(envelope.refuse(MalformedKind::DuplicateKey, format!("expected each key once, got {key} twice in one object")))
+        }
+        Err(Flaw::ReservedKey(key)) => {
+            Err(envelope.refuse(MalformedKind::ReservedKey, format!("expected no reserved key, got {key}")))
+        }
     }
 }
 
@@ -142,24 +138,16 @@ struct Envelope<'a> {
 impl<'a> Envelope<'a> {
     fn read(text: &'a str) -> Result<Envelope<'a>, Malformed> {
         let names = ["jsonrpc", "id", "method", "params", "result", "error"];
-        let [version, raw_id, method, params, result, error] = strict::members(text, names)
-            .map_err(|e| match e {
-                MembersError::NotAnObject => not_an_object(text),
-                MembersError::Twice(name) => twice(text, name),
-            })?;
+        let [version, raw_id, method, params, result, error] = strict::members(text, names).map_err(|e| match e {
+            MembersError::NotAnObject => not_an_object(text),
+            MembersError::Twice(name) => twice(text, name),
+        })?;
         let id = match raw_id {
             Some("null") if error.is_some() && method.is_none() && result.is_none() => None,
             Some(raw) => Some(Id::parse(raw).map_err(bad_id)?),
             None => None,
         };
-        Ok(Envelope {
-            version,
-            id,
-            method,
-            params,
-            result,
-            error,
-        })
+        Ok(Envelope { version, id, method, params, result, error })
     }
 
     fn message(self, flaw: Option<MalformedKind>) -> Result<Message<'a>, Malformed> {
@@ -168,14 +156,14 @@ impl<'a> Envelope<'a> {
             (Some(method), None, None) => self.call(method),
             (None, Some(result), None) => self.response(Ok(result), flaw),
             (None, None, Some(error)) => self.response(Err(error), flaw),
-            (None, None, None) => Err(self.refuse(
-                MalformedKind::NoMethodOrOutcome,
-                "expected one of method, result and error, got none".to_owned(),
-            )),
-            (Some(_), _, _) | (None, Some(_), Some(_)) => Err(self.refuse(
-                MalformedKind::Ambiguous,
-                "expected one of method, result and error, got more than one".to_owned(),
-            )),
+            (None, None, None) => {
+                Err(self
+                    .refuse(MalformedKind::NoMethodOrOutcome, "expected one of method, result and error, got none".to_owned()))
+            }
+            (Some(_), _, _) | (None, Some(_), Some(_)) => {
+                Err(self
+                    .refuse(MalformedKind::Ambiguous, "expected one of method, result and error, got more than one".to_owned()))
+            }
         }
     }
 
@@ -188,49 +176,32 @@ impl<'a> Envelope<'a> {
             Some(raw) => kind_of(raw).to_owned(),
             None => "nothing".to_owned(),
         };
-        Err(self.refuse(
-            MalformedKind::WrongVersion,
-            format!("expected jsonrpc \"2.0\", got {got}"),
-        ))
+        Err(self.refuse(MalformedKind::WrongVersion, format!("expected jsonrpc \"2.0\", got {got}")))
     }
 
     fn call(self, raw_method: &'a str) -> Result<Message<'a>, Malformed> {
         let Some(method) = strict::string(raw_method) else {
             let got = kind_of(raw_method);
-            return Err(self.refuse(
-                MalformedKind::BadMethod,
-                format!("expected method to be a string, got {got}"),
-            ));
+            return Err(self.refuse(MalformedKind::BadMethod, format!("expected method to be a string, got {got}")));
         };
         match (self.id.clone(), self.params) {
             (Some(_), Some(raw)) if !strict::is_object(raw) => {
                 let got = kind_of(raw);
-                Err(self.refuse(
-                    MalformedKind::BadParams,
-                    format!("expected params to be an object, got {got}"),
-                ))
+                Err(self.refuse(MalformedKind::BadParams, format!("expected params to be an object, got {got}")))
             }
-            (None, Some(raw)) if !strict::is_object(raw) => {
-                Ok(Message::Ignored(MalformedKind::BadParams))
-            }
+            (None, Some(raw)) if !strict::is_object(raw) => Ok(Message::Ignored(MalformedKind::BadParams)),
             (Some(id), params) => Ok(Message::Request(Request { id, method, params })),
             (None, params) => Ok(Message::Notification(Notification { method, params })),
         }
     }
 
-    fn response(
-        self,
-        outcome: Result<&'a str, &'a str>,
-        flaw: Option<MalformedKind>,
-    ) -> Result<Message<'a>, Malformed> {
+    fn response(self, outcome: Result<&'a str, &'a str>, flaw: Option<MalformedKind>) -> Result<Message<'a>, Malformed> {
         match (self.id, outcome) {
             (Some(id), outcome) => Ok(Message::Response(Response { id, outcome, flaw })),
             (None, Err(error)) => Ok(Message::Unaddressed(error)),
-            (None, Ok(_)) => Err(Malformed::new(
-                MalformedKind::MissingId,
-                None,
-                "expected a result to have an id, got none".to_owned(),
-            )),
+            (None, Ok(_)) => {
+                Err(Malformed::new(MalformedKind::MissingId, None, "expected a result to have an id, got none".to_owned()))
+            }
         }
     }
 
@@ -239,9 +210,7 @@ impl<'a> Envelope<'a> {
     fn flawed(self, kind: MalformedKind, message: String) -> Result<Message<'a>, Malformed> {
         let id = self.id.clone();
         // A method that cannot be decoded is this flaw and no other.
-        let method_is_text = self
-            .method
-            .is_none_or(|raw| !raw.starts_with('"') || strict::string(raw).is_some());
+        let method_is_text = self.method.is_none_or(|raw| !raw.starts_with('"') || strict::string(raw).is_some());
         if method_is_text {
             match self.message(Some(kind))? {
                 Message::Request(_) => {}
@@ -267,32 +236,17 @@ impl<'a> Envelope<'a> {
 
 fn not_json(line: &str, error: &serde_json::Error) -> Malformed {
     let text = error.to_string();
-    let what = text
-        .rsplit_once(" at line ")
-        .map_or(text.as_str(), |(what, _)| what);
-    let message =
-        if line.len() >= 15 && line.as_bytes()[..15].eq_ignore_ascii_case(b"content-length:") {
-            "expected one JSON message a line, got a header as of the Language Server Protocol"
-                .to_owned()
-        } else {
-            format!(
-                "expected one JSON value, got {} ({what} at column {})",
-                shown(line),
-                error.column()
-            )
-        };
-    Malformed {
-        at: Some(error.column()),
-        ..Malformed::new(MalformedKind::NotJson, None, message)
-    }
+    let what = text.rsplit_once(" at line ").map_or(text.as_str(), |(what, _)| what);
+    let message = if line.len() >= 15 && line.as_bytes()[..15].eq_ignore_ascii_case(b"content-length:") {
+        "expected one JSON message a line, got a header as of the Language Server Protocol".to_owned()
+    } else {
+        format!("expected one JSON value, got {} ({what} at column {})", shown(line), error.column())
+    };
+    Malformed { at: Some(error.column()), ..Malformed::new(MalformedKind::NotJson, None, message) }
 }
 
 fn not_an_object(text: &str) -> Malformed {
-    let hint = if text.starts_with('[') {
-        ": batches are not supported"
-    } else {
-        ""
-    };
+    let hint = if text.starts_with('[') { ": batches are not supported" } else { "" };
     let message = format!("expected one message object, got {}{hint}", kind_of(text));
     Malformed::new(MalformedKind::NotAnObject, None, message)
 }
@@ -398,10 +352,9 @@ impl MalformedKind {
     /// The JSON-RPC error code of the answer.
     pub fn code(self) -> i64 {
         match self {
-            MalformedKind::LineTooLong
-            | MalformedKind::NotUtf8
-            | MalformedKind::Unterminated
-            | MalformedKind::NotJson => PARSE_ERROR,
+            MalformedKind::LineTooLong | MalformedKind::NotUtf8 | MalformedKind::Unterminated | MalformedKind::NotJson => {
+                PARSE_ERROR
+            }
             MalformedKind::TooDeep | MalformedKind::LoneSurrogate => INVALID_PARAMS,
             MalformedKind::NotAnObject
             | MalformedKind::DuplicateKey
@@ -446,12 +399,7 @@ pub struct Malformed {
 
 impl Malformed {
     fn new(kind: MalformedKind, id: Option<Id>, message: String) -> Malformed {
-        Malformed {
-            kind,
-            id,
-            message,
-            at: None,
-        }
+        Malformed { kind, id, message, at: None }
     }
 
     /// A request whose id (value and type) is still in flight. The error carries no id: it belongs to the other one.

@@ -142,21 +142,12 @@ pub enum MembersError {
 ///
 /// # Errors
 /// `NotAnObject` also where `raw` is no JSON at all.
-pub fn members<'a, const N: usize>(
-    raw: &'a str,
-    names: [&'static str; N],
-) -> Result<[Option<&'a str>; N], MembersError> {
-    let mut picked = Picked {
-        names,
-        values: [None; N],
-        twice: None,
-    };
+pub fn members<'a, const N: usize>(raw: &'a str, names: [&'static str; N]) -> Result<[Option<&'a str>; N], MembersError> {
+    let mut picked = Picked { names, values: [None; N], twice: None };
     let mut reader = serde_json::Deserializer::from_str(raw);
     match reader.deserialize_map(&mut picked) {
         Err(_) => Err(MembersError::NotAnObject),
-        Ok(()) => picked
-            .twice
-            .map_or(Ok(picked.values), |name| Err(MembersError::Twice(name))),
+        Ok(()) => picked.twice.map_or(Ok(picked.values), |name| Err(MembersError::Twice(name))),
     }
 }
 
@@ -197,11 +188,7 @@ pub struct InexactNumber {
 
 impl fmt::Display for InexactNumber {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(
-            f,
-            "expected a number that 64 bits hold exactly, got {}: send it as a string",
-            self.token
-        )
+        write!(f, "expected a number that 64 bits hold exactly, got {}: send it as a string", self.token)
     }
 }
 
@@ -218,15 +205,10 @@ pub fn numbers_exact(raw: &str) -> Result<(), InexactNumber> {
         match b {
             b'"' => at = string_end(raw, at),
             b'-' | b'0'..=b'9' => {
-                let length = bytes[at..]
-                    .iter()
-                    .take_while(|b| is_number_byte(**b))
-                    .count();
+                let length = bytes[at..].iter().take_while(|b| is_number_byte(**b)).count();
                 let token = &raw[at..at + length];
                 if !is_exact(token) {
-                    return Err(InexactNumber {
-                        token: shown(token),
-                    });
+                    return Err(InexactNumber { token: shown(token) });
                 }
                 at += length;
             }
@@ -307,30 +289,16 @@ mod tests {
         let key = "$serde_json::private::RawValue";
         let reserved = Err(Flaw::ReservedKey(format!("\"{key}\"")));
         check_inspect(&format!(r#"{{"{key}":"{{}}"}}"#), reserved.clone());
-        check_inspect(
-            &format!(r#"{{"a":[{{"\u0024{}":1}}]}}"#, &key[1..]),
-            reserved,
-        );
+        check_inspect(&format!(r#"{{"a":[{{"\u0024{}":1}}]}}"#, &key[1..]), reserved);
         check_inspect(&format!(r#"["{key}",{{"a":"{key}"}}]"#), Ok(()));
     }
 
     #[test]
     fn lone_surrogates_are_found_in_keys_and_values_r021() {
-        for text in [
-            r#""\ud83d""#,
-            r#"["\udf89\ud83c"]"#,
-            r#"{"\ud83c":1}"#,
-            r#""\ud83c\u0041""#,
-            r#""\ud83cx""#,
-        ] {
+        for text in [r#""\ud83d""#, r#"["\udf89\ud83c"]"#, r#"{"\ud83c":1}"#, r#""\ud83c\u0041""#, r#""\ud83cx""#] {
             check_inspect(text, Err(Flaw::LoneSurrogate));
         }
-        for text in [
-            r#""\ud83c\udf89""#,
-            r#""\\ud83d""#,
-            r#""\uD83C\uDF89\u0000""#,
-            r#"{"\ud83c\udf89":"\ufffd"}"#,
-        ] {
+        for text in [r#""\ud83c\udf89""#, r#""\\ud83d""#, r#""\uD83C\uDF89\u0000""#, r#"{"\ud83c\udf89":"\ufffd"}"#] {
             check_inspect(text, Ok(()));
         }
     }
@@ -390,9 +358,7 @@ mod tests {
     /// A JSON value chosen by a linear congruence: thousands of shapes, the same ones in each run.
     fn random_value(state: &mut u64, levels: u64, out: &mut String) {
         let mut pick = |n: u64| {
-            *state = state
-                .wrapping_mul(6_364_136_223_846_793_005)
-                .wrapping_add(1_442_695_040_888_963_407);
+            *state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
             (*state >> 33) % n
         };
         let strings = [
@@ -436,28 +402,18 @@ mod tests {
             let mut text = String::new();
             random_value(&mut (seed * 7919), 4, &mut text);
             let mut reader = serde_json::Deserializer::from_str(&text);
-            let accepted =
-                serde::de::DeserializeSeed::deserialize(NoDuplicates, &mut reader).is_ok();
+            let accepted = serde::de::DeserializeSeed::deserialize(NoDuplicates, &mut reader).is_ok();
             assert_eq!(inspect(&text).is_ok(), accepted, "{text}");
             compared[usize::from(accepted)] += 1;
         }
-        assert!(
-            compared[0] > 1000 && compared[1] > 1000,
-            "one-sided: {compared:?}"
-        );
+        assert!(compared[0] > 1000 && compared[1] > 1000, "one-sided: {compared:?}");
     }
 
     #[test]
     fn members_are_raw_and_tell_null_from_absent() {
         let raw = r#" { "b" : 1.0e0, "zzz":[{}], "\u0061": null } "#;
-        assert_eq!(
-            members(raw, ["a", "b", "c"]),
-            Ok([Some("null"), Some("1.0e0"), None])
-        );
-        assert_eq!(
-            members(r#"{"a":1,"\u0061":1}"#, ["a"]),
-            Err(MembersError::Twice("a"))
-        );
+        assert_eq!(members(raw, ["a", "b", "c"]), Ok([Some("null"), Some("1.0e0"), None]));
+        assert_eq!(members(r#"{"a":1,"\u0061":1}"#, ["a"]), Err(MembersError::Twice("a")));
         assert_eq!(members(r#"{"z":1,"z":1,"\ud800":2}"#, ["a"]), Ok([None]));
         for raw in ["[1]", "[]", "null", "\"a\"", "5", "{"] {
             assert_eq!(members(raw, ["a"]), Err(MembersError::NotAnObject), "{raw}");
