@@ -107,9 +107,9 @@ impl ProgressToken {
     fn read(raw: &str) -> Result<ProgressToken, RpcError> {
         match Id::parse(raw) {
             Ok(id) => Ok(ProgressToken(id)),
-            Err(error @ (IdError::WrongKind(_) | IdError::TooLong)) => Err(
-                RpcError::invalid_params(format!("bad _meta.progressToken: {error}")),
-            ),
+            Err(error @ (IdError::WrongKind(_) | IdError::TooLong)) => {
+                Err(RpcError::invalid_params(format!("bad _meta.progressToken: {error}")))
+            }
         }
     }
 
@@ -141,12 +141,8 @@ impl ElicitationForms {
         let Some(raw) = elicitation.filter(|raw| strict::is_object(raw)) else {
             return ElicitationForms::default();
         };
-        let [form, url] =
-            members(Some(raw), ["form", "url"]).map(|raw| raw.is_some_and(strict::is_object));
-        ElicitationForms {
-            form: form || !url,
-            url,
-        }
+        let [form, url] = members(Some(raw), ["form", "url"]).map(|raw| raw.is_some_and(strict::is_object));
+        ElicitationForms { form: form || !url, url }
     }
 }
 
@@ -165,27 +161,17 @@ impl Listen {
     pub(crate) fn read(origin: Origin, params: Option<&str>) -> Result<Listen, RpcError> {
         let [wanted] = members(params, ["notifications"]);
         let wanted = expect_object(wanted, "notifications")?;
-        let names = [
-            "toolsListChanged",
-            "promptsListChanged",
-            "resourcesListChanged",
-        ];
+        let names = ["toolsListChanged", "promptsListChanged", "resourcesListChanged"];
         let values = members(Some(wanted), names);
         for (name, value) in names.into_iter().zip(values) {
             match value {
                 None | Some("true" | "false") => {}
                 raw => {
-                    return Err(expected(
-                        &format!("notifications.{name} to be a boolean"),
-                        raw,
-                    ));
+                    return Err(expected(&format!("notifications.{name} to be a boolean"), raw));
                 }
             }
         }
-        Ok(Listen {
-            origin,
-            tools_list_changed: values[0] == Some("true"),
-        })
+        Ok(Listen { origin, tools_list_changed: values[0] == Some("true") })
     }
 
     /// Whom notifications and the end go to; its id names the subscription.
@@ -200,52 +186,32 @@ impl Listen {
 }
 
 /// The wanted members of an object; none of an absent one.
-pub(crate) fn members<'a, const N: usize>(
-    raw: Option<&'a str>,
-    names: [&'static str; N],
-) -> [Option<&'a str>; N] {
-    raw.and_then(|raw| strict::members(raw, names).ok())
-        .unwrap_or([None; N])
+pub(crate) fn members<'a, const N: usize>(raw: Option<&'a str>, names: [&'static str; N]) -> [Option<&'a str>; N] {
+    raw.and_then(|raw| strict::members(raw, names).ok()).unwrap_or([None; N])
 }
 
-pub(crate) fn expect_string<'a>(
-    raw: Option<&'a str>,
-    name: &str,
-) -> Result<std::borrow::Cow<'a, str>, RpcError> {
-    raw.and_then(strict::string)
-        .ok_or_else(|| expected(&format!("{name} to be a string"), raw))
+pub(crate) fn expect_string<'a>(raw: Option<&'a str>, name: &str) -> Result<std::borrow::Cow<'a, str>, RpcError> {
+    raw.and_then(strict::string).ok_or_else(|| expected(&format!("{name} to be a string"), raw))
 }
 
 pub(crate) fn expect_object<'a>(raw: Option<&'a str>, name: &str) -> Result<&'a str, RpcError> {
-    raw.filter(|raw| strict::is_object(raw))
-        .ok_or_else(|| expected(&format!("{name} to be an object"), raw))
+    raw.filter(|raw| strict::is_object(raw)).ok_or_else(|| expected(&format!("{name} to be an object"), raw))
 }
 
 /// -32602 that says what was expected and what kind of value came.
 pub(crate) fn expected(what: &str, got: Option<&str>) -> RpcError {
-    RpcError::invalid_params(format!(
-        "expected {what}, got {}",
-        got.map_or("nothing", kind_of)
-    ))
+    RpcError::invalid_params(format!("expected {what}, got {}", got.map_or("nothing", kind_of)))
 }
 
 /// Version 00 of W3C Trace Context, section 3.2: lower-case hex, neither id all zero.
 fn is_traceparent(text: &str) -> bool {
     let fields: Vec<&str> = text.split('-').collect();
-    let is_hex = |field: &str, length: usize| {
-        field.len() == length
-            && field
-                .bytes()
-                .all(|b| matches!(b, b'0'..=b'9' | b'a'..=b'f'))
-    };
+    let is_hex =
+        |field: &str, length: usize| field.len() == length && field.bytes().all(|b| matches!(b, b'0'..=b'9' | b'a'..=b'f'));
     let is_zero = |field: &str| field.bytes().all(|b| b == b'0');
     match fields[..] {
         ["00", trace, parent, flags] => {
-            is_hex(trace, 32)
-                && !is_zero(trace)
-                && is_hex(parent, 16)
-                && !is_zero(parent)
-                && is_hex(flags, 2)
+            is_hex(trace, 32) && !is_zero(trace) && is_hex(parent, 16) && !is_zero(parent) && is_hex(flags, 2)
         }
         _ => false,
     }
@@ -256,63 +222,31 @@ mod tests {
     use super::*;
 
     fn origin(era: Era) -> Origin {
-        Origin {
-            id: Id::integer(1),
-            era,
-        }
+        Origin { id: Id::integer(1), era }
     }
 
     #[track_caller]
     fn check_call(params: &str, expected: Result<(&str, &str), &str>) {
         let [meta] = members(Some(params), ["_meta"]);
-        let call = Call::read(
-            origin(Era::Modern),
-            Some(params),
-            meta,
-            ElicitationForms::default(),
-        );
+        let call = Call::read(origin(Era::Modern), Some(params), meta, ElicitationForms::default());
         let got = call.as_ref().map(|call| (call.tool(), call.arguments()));
-        assert_eq!(
-            got.map_err(|error| error.message.as_str()),
-            expected,
-            "{params}"
-        );
+        assert_eq!(got.map_err(|error| error.message.as_str()), expected, "{params}");
     }
 
     #[test]
     fn call_parameters_have_a_shape_s65() {
         check_call(r#"{"name":"r\u0075n"}"#, Ok(("run", "{}")));
-        check_call(
-            r#"{"name":"","arguments":{ "a" : 1.0 },"task":{},"zzz":[]}"#,
-            Ok(("", r#"{ "a" : 1.0 }"#)),
-        );
-        check_call(
-            r#"{"arguments":{}}"#,
-            Err("expected name to be a string, got nothing"),
-        );
-        check_call(
-            r#"{"name":5}"#,
-            Err("expected name to be a string, got a number"),
-        );
-        check_call(
-            r#"{"name":"run","arguments":[1]}"#,
-            Err("expected arguments to be an object, got an array"),
-        );
-        check_call(
-            r#"{"name":"run","arguments":null}"#,
-            Err("expected arguments to be an object, got null"),
-        );
+        check_call(r#"{"name":"","arguments":{ "a" : 1.0 },"task":{},"zzz":[]}"#, Ok(("", r#"{ "a" : 1.0 }"#)));
+        check_call(r#"{"arguments":{}}"#, Err("expected name to be a string, got nothing"));
+        check_call(r#"{"name":5}"#, Err("expected name to be a string, got a number"));
+        check_call(r#"{"name":"run","arguments":[1]}"#, Err("expected arguments to be an object, got an array"));
+        check_call(r#"{"name":"run","arguments":null}"#, Err("expected arguments to be an object, got null"));
     }
 
     #[track_caller]
     fn check_token(token: &str, expected: Result<&str, &str>) {
         let meta = format!(r#"{{"progressToken":{token}}}"#);
-        let call = Call::read(
-            origin(Era::Modern),
-            Some(r#"{"name":"x"}"#),
-            Some(&meta),
-            ElicitationForms::default(),
-        );
+        let call = Call::read(origin(Era::Modern), Some(r#"{"name":"x"}"#), Some(&meta), ElicitationForms::default());
         match (call, expected) {
             (Ok(call), Ok(written)) => assert_eq!(call.progress().unwrap().to_json(), written),
             (Err(error), Err(message)) => {
@@ -327,39 +261,19 @@ mod tests {
         for token in ["0", "\"0\"", "\"\"", "12345678901234567890"] {
             check_token(token, Ok(token));
         }
-        for (token, got) in [
-            ("null", "null"),
-            ("{}", "an object"),
-            ("1.5", "a number with a fraction or an exponent"),
-        ] {
-            let message =
-                format!("bad _meta.progressToken: expected a string or an integer, got {got}");
+        for (token, got) in [("null", "null"), ("{}", "an object"), ("1.5", "a number with a fraction or an exponent")] {
+            let message = format!("bad _meta.progressToken: expected a string or an integer, got {got}");
             check_token(token, Err(&message));
         }
-        check_token(
-            &"7".repeat(65_537),
-            Err("bad _meta.progressToken: expected at most 65536 bytes, got more"),
-        );
+        check_token(&"7".repeat(65_537), Err("bad _meta.progressToken: expected at most 65536 bytes, got more"));
     }
 
     #[track_caller]
     fn check_trace(text: &str, valid: bool) {
         let meta = format!(r#"{{"traceparent":"{text}"}}"#);
-        let read = |era| {
-            Call::read(
-                origin(era),
-                Some(r#"{"name":"x"}"#),
-                Some(&meta),
-                ElicitationForms::default(),
-            )
-        };
+        let read = |era| Call::read(origin(era), Some(r#"{"name":"x"}"#), Some(&meta), ElicitationForms::default());
         assert_eq!(read(Era::Modern).unwrap().trace(), valid.then_some(text));
-        assert_eq!(
-            read(Era::Legacy(crate::mcp::era::Revision::V2025_11_25))
-                .unwrap()
-                .trace(),
-            None
-        );
+        assert_eq!(read(Era::Legacy(crate::mcp::era::Revision::V2025_11_25)).unwrap().trace(), None);
     }
 
     #[test]
@@ -382,23 +296,11 @@ mod tests {
             (r#"{"elicitation":{}}"#, true, false),
             (r#"{"elicitation":{"form":{}}}"#, true, false),
             (r#"{"elicitation":{"url":{}}}"#, false, true),
-            (
-                r#"{"elicitation":{"form":{},"url":{}},"roots":{"listChanged":true}}"#,
-                true,
-                true,
-            ),
+            (r#"{"elicitation":{"form":{},"url":{}},"roots":{"listChanged":true}}"#, true, true),
             (r#"{"elicitation":true}"#, false, false),
-            (
-                r#"{"elicitation":null,"extensions":{"x/y":{}}}"#,
-                false,
-                false,
-            ),
+            (r#"{"elicitation":null,"extensions":{"x/y":{}}}"#, false, false),
         ] {
-            assert_eq!(
-                ElicitationForms::declared(capabilities),
-                ElicitationForms { form, url },
-                "{capabilities}"
-            );
+            assert_eq!(ElicitationForms::declared(capabilities), ElicitationForms { form, url }, "{capabilities}");
         }
     }
 
@@ -406,29 +308,16 @@ mod tests {
     fn check_listen(params: &str, expected: Result<bool, &str>) {
         let listen = Listen::read(origin(Era::Modern), Some(params));
         let got = listen.as_ref().map(Listen::tools_list_changed);
-        assert_eq!(
-            got.map_err(|error| error.message.as_str()),
-            expected,
-            "{params}"
-        );
+        assert_eq!(got.map_err(|error| error.message.as_str()), expected, "{params}");
     }
 
     #[test]
     fn only_tool_list_changes_are_honoured_s110_s114() {
-        check_listen(
-            r#"{"notifications":{"toolsListChanged":true,"promptsListChanged":true}}"#,
-            Ok(true),
-        );
+        check_listen(r#"{"notifications":{"toolsListChanged":true,"promptsListChanged":true}}"#, Ok(true));
         check_listen(r#"{"notifications":{"toolsListChanged":false}}"#, Ok(false));
-        check_listen(
-            r#"{"notifications":{"resourceSubscriptions":["a:b"]}}"#,
-            Ok(false),
-        );
+        check_listen(r#"{"notifications":{"resourceSubscriptions":["a:b"]}}"#, Ok(false));
         check_listen(r#"{"notifications":{}}"#, Ok(false));
-        check_listen(
-            "{}",
-            Err("expected notifications to be an object, got nothing"),
-        );
+        check_listen("{}", Err("expected notifications to be an object, got nothing"));
         check_listen(
             r#"{"notifications":{"toolsListChanged":1}}"#,
             Err("expected notifications.toolsListChanged to be a boolean, got a number"),

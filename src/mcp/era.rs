@@ -21,13 +21,8 @@ pub enum Revision {
 
 impl Revision {
     /// All we speak, newest first: the order in which they are announced.
-    pub const ALL: [Revision; 5] = [
-        Revision::V2026_07_28,
-        Revision::V2025_11_25,
-        Revision::V2025_06_18,
-        Revision::V2025_03_26,
-        Revision::V2024_11_05,
-    ];
+    pub const ALL: [Revision; 5] =
+        [Revision::V2026_07_28, Revision::V2025_11_25, Revision::V2025_06_18, Revision::V2025_03_26, Revision::V2024_11_05];
     /// The newest with a handshake: what `initialize` agrees on unless an older one was asked for.
     pub const NEWEST_LEGACY: Revision = Revision::V2025_11_25;
 
@@ -44,9 +39,7 @@ impl Revision {
 
     /// The revision written so, if we speak it.
     pub fn parse(text: &str) -> Option<Revision> {
-        Revision::ALL
-            .into_iter()
-            .find(|revision| revision.as_str() == text)
+        Revision::ALL.into_iter().find(|revision| revision.as_str() == text)
     }
 
     /// Whether it begins with a handshake.

@@ -85,14 +85,8 @@ impl Handshake {
         meta: Result<Option<&str>, RpcError>,
         announced: Announced<'_>,
     ) -> Step {
-        let era = Era::Legacy(
-            self.agreement()
-                .map_or(Revision::V2024_11_05, |agreement| agreement.revision),
-        );
-        let origin = Origin {
-            id: request.id().clone(),
-            era,
-        };
+        let era = Era::Legacy(self.agreement().map_or(Revision::V2024_11_05, |agreement| agreement.revision));
+        let origin = Origin { id: request.id().clone(), era };
         match self.route(request, &origin, meta, announced) {
             Ok(step) => step,
             Err(error) => Step::Answer(origin, Reply::Error(error)),
@@ -121,25 +115,16 @@ impl Handshake {
 
     /// Agrees on the asked revision, or on the newest one with a handshake: never an error for an unknown version, as
     /// real clients ask for 2026-07-28 here. A second `initialize` starts over; a malformed one changes nothing.
-    fn initialize(
-        &mut self,
-        request: &Request<'_>,
-        announced: Announced<'_>,
-    ) -> Result<Step, RpcError> {
+    fn initialize(&mut self, request: &Request<'_>, announced: Announced<'_>) -> Result<Step, RpcError> {
         let names = ["protocolVersion", "capabilities", "clientInfo"];
         let [version, capabilities, client] = members(request.params(), names);
         let version = expect_string(version, "protocolVersion")?;
         let capabilities = expect_object(capabilities, "capabilities")?;
         expect_object(client, "clientInfo")?;
-        let revision = Revision::parse(&version)
-            .filter(|revision| revision.is_legacy())
-            .unwrap_or(Revision::NEWEST_LEGACY);
+        let revision = Revision::parse(&version).filter(|revision| revision.is_legacy()).unwrap_or(Revision::NEWEST_LEGACY);
         let can_ask = can_ask(revision, capabilities);
         *self = Handshake::Agreed(Agreement { revision, can_ask });
-        let origin = Origin {
-            id: request.id().clone(),
-            era: Era::Legacy(revision),
-        };
+        let origin = Origin { id: request.id().clone(), era: Era::Legacy(revision) };
         let instructions = announced.instructions.clone();
         Ok(Step::Answer(origin, Reply::Initialized { instructions }))
     }
@@ -150,10 +135,7 @@ fn can_ask(revision: Revision, capabilities: &str) -> ElicitationForms {
     let declared = ElicitationForms::declared(capabilities);
     match revision {
         Revision::V2024_11_05 | Revision::V2025_03_26 => ElicitationForms::default(),
-        Revision::V2025_06_18 => ElicitationForms {
-            form: declared.form || declared.url,
-            url: false,
-        },
+        Revision::V2025_06_18 => ElicitationForms { form: declared.form || declared.url, url: false },
         Revision::V2025_11_25 | Revision::V2026_07_28 => declared,
     }
 }
@@ -167,10 +149,7 @@ fn refuse_modern(request: &Request<'_>, meta: Option<&str>) -> Result<(), RpcErr
         "io.modelcontextprotocol/serverInfo",
         "io.modelcontextprotocol/subscriptionId",
     ];
-    let stray = keys
-        .into_iter()
-        .zip(members(meta, keys))
-        .find(|(_, value)| value.is_some());
+    let stray = keys.into_iter().zip(members(meta, keys)).find(|(_, value)| value.is_some());
     let why = match (request.method(), stray) {
         (method @ ("server/discover" | "subscriptions/listen"), _) => method,
         (_, Some((key, _))) => key,

@@ -48,10 +48,7 @@ pub(crate) fn step(
 fn only_page(request: &Request<'_>, reply: Reply) -> Result<Reply, RpcError> {
     match members(request.params(), ["cursor"]) {
         [None] => Ok(reply),
-        [Some(raw)] => Err(RpcError::invalid_params(format!(
-            "expected no cursor, got {}",
-            shown(raw)
-        ))),
+        [Some(raw)] => Err(RpcError::invalid_params(format!("expected no cursor, got {}", shown(raw)))),
     }
 }
 
@@ -60,10 +57,7 @@ fn no_resource(request: &Request<'_>, era: Era) -> RpcError {
     let uri = match expect_string(uri, "uri") {
         Ok(uri) if uri.len() <= URI_BYTES => uri,
         Ok(uri) => {
-            let message = format!(
-                "expected a uri of at most {URI_BYTES} bytes, got {}",
-                uri.len()
-            );
+            let message = format!("expected a uri of at most {URI_BYTES} bytes, got {}", uri.len());
             return RpcError::invalid_params(message);
         }
         Err(error) => return error,
@@ -72,13 +66,9 @@ fn no_resource(request: &Request<'_>, era: Era) -> RpcError {
         Era::Legacy(_) => RESOURCE_NOT_FOUND,
         Era::Modern => INVALID_PARAMS,
     };
-    RpcError::new(code, "Resource not found")
-        .with_data(format!(r#"{{"uri":{}}}"#, escape::to_line(&*uri)))
+    RpcError::new(code, "Resource not found").with_data(format!(r#"{{"uri":{}}}"#, escape::to_line(&*uri)))
 }
 
 pub(crate) fn not_found(method: &str) -> RpcError {
-    RpcError::new(
-        METHOD_NOT_FOUND,
-        format!("method not found: {}", shown(method)),
-    )
+    RpcError::new(METHOD_NOT_FOUND, format!("method not found: {}", shown(method)))
 }

@@ -13,45 +13,25 @@ use crate::wire::escape;
 pub(crate) const PROTOCOL_VERSION: &str = "io.modelcontextprotocol/protocolVersion";
 const CLIENT_CAPABILITIES: &str = "io.modelcontextprotocol/clientCapabilities";
 const LOG_LEVEL: &str = "io.modelcontextprotocol/logLevel";
-const LOG_LEVELS: [&str; 8] = [
-    "debug",
-    "info",
-    "notice",
-    "warning",
-    "error",
-    "critical",
-    "alert",
-    "emergency",
-];
+const LOG_LEVELS: [&str; 8] = ["debug", "info", "notice", "warning", "error", "critical", "alert", "emergency"];
 /// A longer version is none, and it would have to be echoed.
 const VERSION_BYTES: usize = 256;
 
 /// Serves a request whose `meta` has a claim.
 pub(crate) fn step(request: &Request<'_>, meta: &str, announced: Announced<'_>) -> Step {
-    let origin = Origin {
-        id: request.id().clone(),
-        era: Era::Modern,
-    };
+    let origin = Origin { id: request.id().clone(), era: Era::Modern };
     match route(request, &origin, meta, announced) {
         Ok(step) => step,
         Err(error) => Step::Answer(origin, Reply::Error(error)),
     }
 }
 
-fn route(
-    request: &Request<'_>,
-    origin: &Origin,
-    meta: &str,
-    announced: Announced<'_>,
-) -> Result<Step, RpcError> {
+fn route(request: &Request<'_>, origin: &Origin, meta: &str, announced: Announced<'_>) -> Result<Step, RpcError> {
     let can_ask = read_claim(meta)?;
     match request.method() {
         "server/discover" => {
             let instructions = announced.instructions.clone();
-            Ok(Step::Answer(
-                origin.clone(),
-                Reply::Discovered { instructions },
-            ))
+            Ok(Step::Answer(origin.clone(), Reply::Discovered { instructions }))
         }
         "subscriptions/listen" => Listen::read(origin.clone(), request.params()).map(Step::Listen),
         "initialize" => Err(RpcError::new(
@@ -82,37 +62,23 @@ fn read_claim(meta: &str) -> Result<ElicitationForms, RpcError> {
         // Deprecated and never acted on; a level that does not exist is still no level.
         let level = expect_string(log_level, &format!("_meta[\"{LOG_LEVEL}\"]"))?;
         if !LOG_LEVELS.contains(&&*level) {
-            return Err(RpcError::invalid_params(format!(
-                "expected a log level, got {}",
-                shown(&level)
-            )));
+            return Err(RpcError::invalid_params(format!("expected a log level, got {}", shown(&level))));
         }
     }
     match Revision::parse(&version) {
         Some(Revision::V2026_07_28) => Ok(ElicitationForms::declared(capabilities)),
         Some(legacy) => Err(unsupported(
             &version,
-            &format!(
-                "{} is spoken after initialize, not per request",
-                legacy.as_str()
-            ),
+            &format!("{} is spoken after initialize, not per request", legacy.as_str()),
             &[Revision::V2026_07_28],
         )),
-        None => Err(unsupported(
-            &version,
-            "unsupported protocol version",
-            &Revision::ALL,
-        )),
+        None => Err(unsupported(&version, "unsupported protocol version", &Revision::ALL)),
     }
 }
 
 /// A client that shares no modern version with us falls back to `initialize` only if the older ones are listed.
 fn unsupported(requested: &str, message: &str, supported: &[Revision]) -> RpcError {
     let supported: Vec<&str> = supported.iter().map(|revision| revision.as_str()).collect();
-    let data = format!(
-        r#"{{"supported":{},"requested":{}}}"#,
-        escape::to_line(&supported),
-        escape::to_line(requested)
-    );
+    let data = format!(r#"{{"supported":{},"requested":{}}}"#, escape::to_line(&supported), escape::to_line(requested));
     RpcError::new(UNSUPPORTED_VERSION, message).with_data(data)
 }

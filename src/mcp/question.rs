@@ -40,10 +40,7 @@ pub enum Answer {
 
 impl<T> Default for Questions<T> {
     fn default() -> Questions<T> {
-        Questions {
-            asked: 0,
-            open: Vec::new(),
-        }
+        Questions { asked: 0, open: Vec::new() }
     }
 }
 
@@ -104,9 +101,7 @@ fn read_answer(response: &Response<'_>) -> Answer {
     };
     let [action, content] = members(Some(result), ["action", "content"]);
     match (action.and_then(strict::string).as_deref(), content) {
-        (Some("accept"), Some(content)) if strict::is_object(content) => {
-            Answer::Accepted(content.to_owned())
-        }
+        (Some("accept"), Some(content)) if strict::is_object(content) => Answer::Accepted(content.to_owned()),
         (Some("decline"), _) => Answer::Declined,
         (Some("cancel"), _) => Answer::Dismissed,
         (Some(_) | None, _) => Answer::Malformed,
@@ -146,10 +141,7 @@ mod tests {
         assert_eq!(session_after(&[INITIALIZE]).ready(), None);
         assert!(ready().agreement().can_ask().form);
         // A second initialize starts over.
-        assert_eq!(
-            session_after(&[INITIALIZE, INITIALIZED, INITIALIZE]).ready(),
-            None
-        );
+        assert_eq!(session_after(&[INITIALIZE, INITIALIZED, INITIALIZE]).ready(), None);
     }
 
     #[track_caller]
@@ -158,9 +150,7 @@ mod tests {
         table.open(ready(), 'a').unwrap();
         let id = table.open(ready(), 'b').unwrap();
         let line = format!(r#"{{"jsonrpc":"2.0","id":{},{outcome}}}"#, id.to_json());
-        let Ok(Message::Response(response)) = parse(&line) else {
-            panic!("no response: {line}")
-        };
+        let Ok(Message::Response(response)) = parse(&line) else { panic!("no response: {line}") };
         assert_eq!(table.answer(&response), Some(('b', expected)), "{outcome}");
         assert_eq!(table.answer(&response), None, "only once");
         assert_eq!(table.len(), 1);
@@ -168,14 +158,8 @@ mod tests {
 
     #[test]
     fn only_an_explicit_accept_with_content_can_be_consent_s133() {
-        check_answer(
-            r#""result":{"action":"accept","content":{"d":"once"}}"#,
-            Answer::Accepted(r#"{"d":"once"}"#.to_owned()),
-        );
-        check_answer(
-            r#""result":{"action":"decline","content":{}}"#,
-            Answer::Declined,
-        );
+        check_answer(r#""result":{"action":"accept","content":{"d":"once"}}"#, Answer::Accepted(r#"{"d":"once"}"#.to_owned()));
+        check_answer(r#""result":{"action":"decline","content":{}}"#, Answer::Declined);
         check_answer(r#""result":{"action":"cancel"}"#, Answer::Dismissed);
         check_answer(r#""error":{"code":-32602,"message":"x"}"#, Answer::Failed);
         for result in [
@@ -188,10 +172,7 @@ mod tests {
         ] {
             check_answer(&format!(r#""result":{result}"#), Answer::Malformed);
         }
-        check_answer(
-            r#""result":{"action":"accept","content":{"d":"\ud83d"}}"#,
-            Answer::Malformed,
-        );
+        check_answer(r#""result":{"action":"accept","content":{"d":"\ud83d"}}"#, Answer::Malformed);
     }
 
     #[test]
@@ -200,9 +181,7 @@ mod tests {
         assert_eq!(table.open(ready(), ()).unwrap(), Id::text("tg-1"));
         for id in ["1", "\"tg-2\"", "\"\"", "\"TG-1\""] {
             let line = format!(r#"{{"jsonrpc":"2.0","id":{id},"result":{{"action":"decline"}}}}"#);
-            let Ok(Message::Response(response)) = parse(&line) else {
-                panic!("no response: {line}")
-            };
+            let Ok(Message::Response(response)) = parse(&line) else { panic!("no response: {line}") };
             assert_eq!(table.answer(&response), None, "{id}");
         }
         assert_eq!(table.take_where(|()| true), Some((Id::text("tg-1"), ())));
@@ -212,9 +191,7 @@ mod tests {
     #[test]
     fn the_table_is_full_at_its_limit_and_ids_are_never_reused() {
         let mut table = Questions::new();
-        let ids: Vec<Id> = (0..QUESTIONS)
-            .map(|n| table.open(ready(), n).unwrap())
-            .collect();
+        let ids: Vec<Id> = (0..QUESTIONS).map(|n| table.open(ready(), n).unwrap()).collect();
         assert_eq!(table.open(ready(), 99), Err(TooManyQuestions));
         assert_eq!(table.take(&ids[2]), Some(2));
         assert_eq!(table.open(ready(), 99).unwrap(), Id::text("tg-9"));

@@ -58,9 +58,7 @@ pub fn render_cancelled(id: &Id, reason: &str) -> String {
 /// The first message of a subscription: what of it is honoured.
 pub fn render_acknowledged(listen: &Listen) -> String {
     notice("notifications/subscriptions/acknowledged", |params| {
-        params.object("_meta", |meta| {
-            meta.raw(SUBSCRIPTION_ID, &listen.origin().id.to_json())
-        });
+        params.object("_meta", |meta| meta.raw(SUBSCRIPTION_ID, &listen.origin().id.to_json()));
         params.object("notifications", |honoured| {
             if listen.tools_list_changed() {
                 honoured.flag("toolsListChanged", true);
@@ -81,14 +79,8 @@ pub fn render_tools_changed(subscription: Option<&Id>) -> String {
 /// The end of a subscription by the server: its result, then, as stdio wants it, the notification. In that order
 /// official clients see a graceful end.
 pub fn render_subscription_end(id: &Id, reason: &str) -> [String; 2] {
-    let origin = Origin {
-        id: id.clone(),
-        era: Era::Modern,
-    };
-    [
-        render(&origin, &Reply::SubscriptionEnded),
-        render_cancelled(id, reason),
-    ]
+    let origin = Origin { id: id.clone(), era: Era::Modern };
+    [render(&origin, &Reply::SubscriptionEnded), render_cancelled(id, reason)]
 }
 
 /// How far a call has come.
@@ -110,10 +102,7 @@ pub fn render_progress(era: Era, token: &ProgressToken, progress: Progress<'_>) 
         if let Some(total) = progress.total {
             params.raw("total", &total.to_string());
         }
-        if let Some(message) = progress
-            .message
-            .filter(|_| era.revision() > Revision::V2024_11_05)
-        {
+        if let Some(message) = progress.message.filter(|_| era.revision() > Revision::V2024_11_05) {
             params.text("message", message);
         }
     })
@@ -148,22 +137,14 @@ fn write_result(body: &mut Object<'_>, origin: &Origin, reply: &Reply) {
             body.text("protocolVersion", revision.as_str());
             body.raw("capabilities", CAPABILITIES);
             body.object("serverInfo", |info| write_server_info(info, revision));
-            instructions
-                .iter()
-                .for_each(|text| body.text("instructions", text));
+            instructions.iter().for_each(|text| body.text("instructions", text));
         }
         Reply::Discovered { instructions } => {
-            body.array("supportedVersions", Revision::ALL, |revision| {
-                escape::to_line(revision.as_str())
-            });
+            body.array("supportedVersions", Revision::ALL, |revision| escape::to_line(revision.as_str()));
             body.raw("capabilities", CAPABILITIES);
-            instructions
-                .iter()
-                .for_each(|text| body.text("instructions", text));
+            instructions.iter().for_each(|text| body.text("instructions", text));
         }
-        Reply::Tools(listing) => {
-            body.array("tools", &listing.entries, |entry| tool(entry, revision))
-        }
+        Reply::Tools(listing) => body.array("tools", &listing.entries, |entry| tool(entry, revision)),
         Reply::Resources => body.raw("resources", "[]"),
         Reply::ResourceTemplates => body.raw("resourceTemplates", "[]"),
         Reply::Tool(tool) => write_tool(body, tool, revision),
@@ -177,27 +158,16 @@ fn write_result(body: &mut Object<'_>, origin: &Origin, reply: &Reply) {
 /// `ttlMs` and `cacheScope`, on the results that must have them.
 fn write_caching(body: &mut Object<'_>, reply: &Reply) {
     match reply {
-        Reply::Discovered { .. }
-        | Reply::Tools(_)
-        | Reply::Resources
-        | Reply::ResourceTemplates => {
+        Reply::Discovered { .. } | Reply::Tools(_) | Reply::Resources | Reply::ResourceTemplates => {
             body.raw("ttlMs", TTL_MS);
             body.text("cacheScope", CACHE_SCOPE);
         }
-        Reply::Pong
-        | Reply::Initialized { .. }
-        | Reply::Tool(_)
-        | Reply::SubscriptionEnded
-        | Reply::Error(_) => {}
+        Reply::Pong | Reply::Initialized { .. } | Reply::Tool(_) | Reply::SubscriptionEnded | Reply::Error(_) => {}
     }
 }
 
 fn write_result_meta(body: &mut Object<'_>, origin: &Origin, reply: &Reply) {
-    let outcome = if let Reply::Tool(tool) = reply {
-        Some(&tool.outcome)
-    } else {
-        None
-    };
+    let outcome = if let Reply::Tool(tool) = reply { Some(&tool.outcome) } else { None };
     if outcome.is_none() && origin.era != Era::Modern {
         return;
     }
@@ -206,9 +176,7 @@ fn write_result_meta(body: &mut Object<'_>, origin: &Origin, reply: &Reply) {
             meta.raw(SUBSCRIPTION_ID, &origin.id.to_json());
         }
         if origin.era == Era::Modern {
-            meta.object(SERVER_INFO, |info| {
-                write_server_info(info, Revision::V2026_07_28)
-            });
+            meta.object(SERVER_INFO, |info| write_server_info(info, Revision::V2026_07_28));
         }
         if let Some(outcome) = outcome {
             meta.raw(OUTCOME, outcome);
@@ -225,14 +193,8 @@ fn write_server_info(info: &mut Object<'_>, revision: Revision) {
 }
 
 fn write_tool(body: &mut Object<'_>, tool: &ToolReply, revision: Revision) {
-    body.array("content", &tool.blocks, |text| {
-        format!(r#"{{"type":"text","text":{}}}"#, escape::to_line(text))
-    });
-    if let Some(structured) = tool
-        .structured
-        .as_ref()
-        .filter(|_| revision >= Revision::V2025_06_18)
-    {
+    body.array("content", &tool.blocks, |text| format!(r#"{{"type":"text","text":{}}}"#, escape::to_line(text)));
+    if let Some(structured) = tool.structured.as_ref().filter(|_| revision >= Revision::V2025_06_18) {
         body.raw("structuredContent", structured);
     }
     body.flag("isError", tool.is_error);
@@ -242,19 +204,13 @@ fn tool(entry: &ToolEntry, revision: Revision) -> String {
     let mut out = String::new();
     let mut body = Object::open(&mut out);
     body.text("name", &entry.name);
-    if let Some(title) = entry
-        .title
-        .as_ref()
-        .filter(|_| revision >= Revision::V2025_06_18)
-    {
+    if let Some(title) = entry.title.as_ref().filter(|_| revision >= Revision::V2025_06_18) {
         body.text("title", title);
     }
     body.text("description", &entry.description);
     body.raw("inputSchema", &entry.input_schema);
     if revision >= Revision::V2025_03_26 && entry.annotations != ToolAnnotations::default() {
-        body.object("annotations", |hints| {
-            write_annotations(hints, entry.annotations)
-        });
+        body.object("annotations", |hints| write_annotations(hints, entry.annotations));
     }
     body.close();
     out
@@ -319,12 +275,7 @@ impl<'a> Object<'a> {
         inner.close();
     }
 
-    fn array<T>(
-        &mut self,
-        name: &str,
-        items: impl IntoIterator<Item = T>,
-        to_json: impl Fn(T) -> String,
-    ) {
+    fn array<T>(&mut self, name: &str, items: impl IntoIterator<Item = T>, to_json: impl Fn(T) -> String) {
         self.name(name);
         self.out.push('[');
         for (index, item) in items.into_iter().enumerate() {
@@ -341,31 +292,16 @@ mod tests {
     use crate::mcp::listing::ToolListing;
     use std::sync::Arc;
 
-    const LEGACY: [Revision; 4] = [
-        Revision::V2024_11_05,
-        Revision::V2025_03_26,
-        Revision::V2025_06_18,
-        Revision::V2025_11_25,
-    ];
+    const LEGACY: [Revision; 4] = [Revision::V2024_11_05, Revision::V2025_03_26, Revision::V2025_06_18, Revision::V2025_11_25];
 
     #[track_caller]
     fn check_render(era: Era, reply: &Reply, result: &str) {
-        let origin = Origin {
-            id: Id::integer(1),
-            era,
-        };
+        let origin = Origin { id: Id::integer(1), era };
         let version = env!("CARGO_PKG_VERSION");
-        let info = format!(
-            r#""io.modelcontextprotocol/serverInfo":{{"name":"tidegate","title":"Tidegate","version":"{version}"}}"#
-        );
-        let expected = result
-            .replace("<INFO>", &info)
-            .replace("<VERSION>", version);
-        assert_eq!(
-            render(&origin, reply),
-            format!(r#"{{"jsonrpc":"2.0","id":1,{expected}}}"#),
-            "{era:?}"
-        );
+        let info =
+            format!(r#""io.modelcontextprotocol/serverInfo":{{"name":"tidegate","title":"Tidegate","version":"{version}"}}"#);
+        let expected = result.replace("<INFO>", &info).replace("<VERSION>", version);
+        assert_eq!(render(&origin, reply), format!(r#"{{"jsonrpc":"2.0","id":1,{expected}}}"#), "{era:?}");
     }
 
     fn tool_reply() -> Reply {
@@ -379,22 +315,15 @@ mod tests {
 
     #[test]
     fn tool_results_take_the_shape_of_their_revision_s28_s46_s47_s68() {
-        let content =
-            r#""content":[{"type":"text","text":"exit 0\n"},{"type":"text","text":"note\u2028"}]"#;
+        let content = r#""content":[{"type":"text","text":"exit 0\n"},{"type":"text","text":"note\u2028"}]"#;
         let structured = r#""structuredContent":{"exit":0,"big":9007199254740993,"f":1.0}"#;
         let outcome = r#""tidegate/outcome":{"code":"ok","executed":"yes"}"#;
         for revision in LEGACY {
-            let structured = if revision >= Revision::V2025_06_18 {
-                format!("{structured},")
-            } else {
-                String::new()
-            };
+            let structured = if revision >= Revision::V2025_06_18 { format!("{structured},") } else { String::new() };
             check_render(
                 Era::Legacy(revision),
                 &tool_reply(),
-                &format!(
-                    r#""result":{{{content},{structured}"isError":false,"_meta":{{{outcome}}}}}"#
-                ),
+                &format!(r#""result":{{{content},{structured}"isError":false,"_meta":{{{outcome}}}}}"#),
             );
         }
         check_render(
@@ -409,22 +338,12 @@ mod tests {
     #[test]
     fn initialize_names_the_agreed_revision_s20() {
         for revision in LEGACY {
-            let title = if revision >= Revision::V2025_06_18 {
-                r#""title":"Tidegate","#
-            } else {
-                ""
-            };
+            let title = if revision >= Revision::V2025_06_18 { r#""title":"Tidegate","# } else { "" };
             let expected = format!(
                 r#""result":{{"protocolVersion":"{}","capabilities":{CAPABILITIES},"serverInfo":{{"name":"tidegate",{title}"version":"<VERSION>"}},"instructions":"Hi."}}"#,
                 revision.as_str()
             );
-            check_render(
-                Era::Legacy(revision),
-                &Reply::Initialized {
-                    instructions: Some("Hi.".into()),
-                },
-                &expected,
-            );
+            check_render(Era::Legacy(revision), &Reply::Initialized { instructions: Some("Hi.".into()) }, &expected);
         }
     }
 
@@ -447,24 +366,14 @@ mod tests {
             input_schema: r#"{"type": "object"}"#.to_owned(),
             annotations,
         };
-        let hints = ToolAnnotations {
-            read_only: Some(true),
-            open_world: Some(false),
-            ..ToolAnnotations::default()
-        };
-        Arc::new(ToolListing {
-            entries: vec![entry("b", hints), entry("a", ToolAnnotations::default())],
-        })
+        let hints = ToolAnnotations { read_only: Some(true), open_world: Some(false), ..ToolAnnotations::default() };
+        Arc::new(ToolListing { entries: vec![entry("b", hints), entry("a", ToolAnnotations::default())] })
     }
 
     #[test]
     fn lists_use_only_what_was_negotiated_s28() {
         for revision in LEGACY {
-            let title = if revision >= Revision::V2025_06_18 {
-                r#""title":"T","#
-            } else {
-                ""
-            };
+            let title = if revision >= Revision::V2025_06_18 { r#""title":"T","# } else { "" };
             let hints = if revision >= Revision::V2025_03_26 {
                 r#","annotations":{"readOnlyHint":true,"openWorldHint":false}"#
             } else {
@@ -474,9 +383,7 @@ mod tests {
             check_render(
                 Era::Legacy(revision),
                 &Reply::Tools(listing()),
-                &format!(
-                    r#""result":{{"tools":[{{"name":"b",{title}{schema}{hints}}},{{"name":"a",{title}{schema}}}]}}"#
-                ),
+                &format!(r#""result":{{"tools":[{{"name":"b",{title}{schema}{hints}}},{{"name":"a",{title}{schema}}}]}}"#),
             );
         }
         check_render(
@@ -488,10 +395,7 @@ mod tests {
 
     #[test]
     fn the_list_has_the_same_bytes_each_time_s51_s61() {
-        let origin = Origin {
-            id: Id::integer(1),
-            era: Era::Modern,
-        };
+        let origin = Origin { id: Id::integer(1), era: Era::Modern };
         let first = render(&origin, &Reply::Tools(listing()));
         for _ in 0..100 {
             assert_eq!(render(&origin, &Reply::Tools(listing())), first);
@@ -502,11 +406,7 @@ mod tests {
     fn resource_lists_are_empty_s120() {
         let legacy = Era::Legacy(Revision::V2025_11_25);
         check_render(legacy, &Reply::Resources, r#""result":{"resources":[]}"#);
-        check_render(
-            legacy,
-            &Reply::ResourceTemplates,
-            r#""result":{"resourceTemplates":[]}"#,
-        );
+        check_render(legacy, &Reply::ResourceTemplates, r#""result":{"resourceTemplates":[]}"#);
         check_render(
             Era::Modern,
             &Reply::ResourceTemplates,
@@ -516,17 +416,12 @@ mod tests {
 
     #[test]
     fn pong_is_an_empty_object_s29() {
-        check_render(
-            Era::Legacy(Revision::V2024_11_05),
-            &Reply::Pong,
-            r#""result":{}"#,
-        );
+        check_render(Era::Legacy(Revision::V2024_11_05), &Reply::Pong, r#""result":{}"#);
     }
 
     #[test]
     fn errors_have_one_shape_in_all_revisions_s7() {
-        let error =
-            RpcError::new(-32602, "a \"b\"\u{85}").with_data(r#"{ "uri": "x" }"#.to_owned());
+        let error = RpcError::new(-32602, "a \"b\"\u{85}").with_data(r#"{ "uri": "x" }"#.to_owned());
         for era in [Era::Modern, Era::Legacy(Revision::V2024_11_05)] {
             check_render(
                 era,
@@ -539,10 +434,7 @@ mod tests {
             render_unaddressed_error(&error, true),
             r#"{"jsonrpc":"2.0","id":null,"error":{"code":-32700,"message":"m"}}"#
         );
-        assert_eq!(
-            render_unaddressed_error(&error, false),
-            r#"{"jsonrpc":"2.0","error":{"code":-32700,"message":"m"}}"#
-        );
+        assert_eq!(render_unaddressed_error(&error, false), r#"{"jsonrpc":"2.0","error":{"code":-32700,"message":"m"}}"#);
     }
 
     #[test]
@@ -554,20 +446,10 @@ mod tests {
             is_error: true,
             outcome: "{ }".to_owned(),
         });
-        let origin = Origin {
-            id: Id::text(odd),
-            era: Era::Modern,
-        };
+        let origin = Origin { id: Id::text(odd), era: Era::Modern };
         let line = render(&origin, &reply);
-        assert!(
-            line.chars()
-                .all(|c| !c.is_control() && c != '\u{2028}' && c != '\u{2029}'),
-            "{line}"
-        );
-        assert!(
-            line.contains(r#""structuredContent":{"a":"\ufffd\u2028"}"#),
-            "{line}"
-        );
+        assert!(line.chars().all(|c| !c.is_control() && c != '\u{2028}' && c != '\u{2029}'), "{line}");
+        assert!(line.contains(r#""structuredContent":{"a":"\ufffd\u2028"}"#), "{line}");
         serde_json::from_str::<serde_json::Value>(&line).unwrap();
     }
 
@@ -575,15 +457,10 @@ mod tests {
     fn subscriptions_are_tagged_with_their_id_s110_s112_s116() {
         for raw in ["1", "\"1\""] {
             let id = Id::parse(raw).unwrap();
-            let origin = Origin {
-                id: id.clone(),
-                era: Era::Modern,
-            };
+            let origin = Origin { id: id.clone(), era: Era::Modern };
             let tag = format!(r#""_meta":{{"io.modelcontextprotocol/subscriptionId":{raw}}}"#);
             for (asked, honoured) in [("true", r#"{"toolsListChanged":true}"#), ("false", "{}")] {
-                let params = format!(
-                    r#"{{"notifications":{{"toolsListChanged":{asked},"promptsListChanged":true}}}}"#
-                );
+                let params = format!(r#"{{"notifications":{{"toolsListChanged":{asked},"promptsListChanged":true}}}}"#);
                 let listen = Listen::read(origin.clone(), Some(&params)).unwrap();
                 assert_eq!(
                     render_acknowledged(&listen),
@@ -594,12 +471,12 @@ mod tests {
             }
             assert_eq!(
                 render_tools_changed(Some(&id)),
-                format!(
-                    r#"{{"jsonrpc":"2.0","method":"notifications/tools/list_changed","params":{{{tag}}}}}"#
-                )
+                format!(r#"{{"jsonrpc":"2.0","method":"notifications/tools/list_changed","params":{{{tag}}}}}"#)
             );
             let [result, cancelled] = render_subscription_end(&id, "shutting down");
-            assert!(result.contains(&format!(r#""id":{raw},"result":{{"resultType":"complete","_meta":{{"io.modelcontextprotocol/subscriptionId":{raw},"#)));
+            assert!(result.contains(&format!(
+                r#""id":{raw},"result":{{"resultType":"complete","_meta":{{"io.modelcontextprotocol/subscriptionId":{raw},"#
+            )));
             assert_eq!(
                 cancelled,
                 format!(
@@ -607,29 +484,19 @@ mod tests {
                 )
             );
         }
-        assert_eq!(
-            render_tools_changed(None),
-            r#"{"jsonrpc":"2.0","method":"notifications/tools/list_changed","params":{}}"#
-        );
+        assert_eq!(render_tools_changed(None), r#"{"jsonrpc":"2.0","method":"notifications/tools/list_changed","params":{}}"#);
     }
 
     #[test]
     fn progress_has_no_message_in_the_oldest_revision_s90_s93_s95() {
         let call = crate::mcp::call::Call::read(
-            Origin {
-                id: Id::integer(1),
-                era: Era::Modern,
-            },
+            Origin { id: Id::integer(1), era: Era::Modern },
             Some(r#"{"name":"x"}"#),
             Some(r#"{"progressToken":"0"}"#),
             Default::default(),
         );
         let token = call.unwrap().progress().cloned().unwrap();
-        let progress = Progress {
-            done: 1,
-            total: Some(2),
-            message: Some("m"),
-        };
+        let progress = Progress { done: 1, total: Some(2), message: Some("m") };
         let expected = r#"{"jsonrpc":"2.0","method":"notifications/progress","params":{"progressToken":"0","progress":1,"total":2,"message":"m"}}"#;
         assert_eq!(render_progress(Era::Modern, &token, progress), expected);
         assert_eq!(

@@ -44,12 +44,7 @@ pub struct Session {
 impl Session {
     /// A session without a handshake.
     pub fn new(tools: Arc<ToolListing>, instructions: Option<Arc<str>>) -> Session {
-        Session {
-            tools,
-            instructions,
-            handshake: Handshake::None,
-            recent: false,
-        }
+        Session { tools, instructions, handshake: Handshake::None, recent: false }
     }
 
     /// What is announced from now on, after a reload.
@@ -61,19 +56,14 @@ impl Session {
     /// Takes one request in. Every request yields exactly one step, at any time.
     pub fn request(&mut self, request: &Request<'_>) -> Step {
         let [meta] = members(request.params(), ["_meta"]);
-        let announced = Announced {
-            tools: &self.tools,
-            instructions: &self.instructions,
-        };
+        let announced = Announced { tools: &self.tools, instructions: &self.instructions };
         match (meta, members(meta, [PROTOCOL_VERSION])) {
             (Some(meta), [Some(claim)]) => {
                 self.recent |= is_recent_claim(claim);
                 modern::step(request, meta, announced)
             }
             (meta, _) => {
-                let meta = meta
-                    .map(|raw| expect_object(Some(raw), "_meta"))
-                    .transpose();
+                let meta = meta.map(|raw| expect_object(Some(raw), "_meta")).transpose();
                 let step = self.handshake.step(request, meta, announced);
                 let agreement = self.handshake.agreement();
                 self.recent |= agreement.is_some_and(|a| a.revision() >= Revision::V2025_11_25);
@@ -108,9 +98,7 @@ fn cancel(params: Option<&str>) -> Note {
         Some(Ok(id)) => Note::Cancel {
             id,
             // A reason of a wrong type is no reason to let the work run on.
-            reason: reason
-                .and_then(strict::string)
-                .map(|text| text.into_owned()),
+            reason: reason.and_then(strict::string).map(|text| text.into_owned()),
         },
         Some(Err(_)) | None => Note::Ignored,
     }

@@ -35,30 +35,22 @@ impl Subscriptions {
     /// -32603 when the table is full.
     pub fn insert(&mut self, listen: Listen) -> Result<(), RpcError> {
         if self.open.len() >= SUBSCRIPTIONS {
-            let message = format!(
-                "tidegate: busy: expected at most {SUBSCRIPTIONS} subscriptions, got one more"
-            );
+            let message = format!("tidegate: busy: expected at most {SUBSCRIPTIONS} subscriptions, got one more");
             return Err(RpcError::new(INTERNAL_ERROR, message));
         }
-        self.open.push(Subscription {
-            listen,
-            owed: false,
-        });
+        self.open.push(Subscription { listen, owed: false });
         Ok(())
     }
 
     /// Whether a subscription has this id.
     pub fn contains(&self, id: &Id) -> bool {
-        self.open
-            .iter()
-            .any(|subscription| subscription.listen.origin().id == *id)
+        self.open.iter().any(|subscription| subscription.listen.origin().id == *id)
     }
 
     /// The client ended it: nothing more is sent for it. `false` where the id is no subscription's.
     pub fn remove(&mut self, id: &Id) -> bool {
         let before = self.open.len();
-        self.open
-            .retain(|subscription| subscription.listen.origin().id != *id);
+        self.open.retain(|subscription| subscription.listen.origin().id != *id);
         self.open.len() < before
     }
 
@@ -71,20 +63,14 @@ impl Subscriptions {
 
     /// The next subscription that is owed a notification of a changed tool list, which it now no longer is.
     pub fn take_owed(&mut self) -> Option<Id> {
-        let subscription = self
-            .open
-            .iter_mut()
-            .find(|subscription| subscription.owed)?;
+        let subscription = self.open.iter_mut().find(|subscription| subscription.owed)?;
         subscription.owed = false;
         Some(subscription.listen.origin().id.clone())
     }
 
     /// All ids, oldest first, for the end of the session; the table is empty then.
     pub fn take_all(&mut self) -> Vec<Id> {
-        self.open
-            .drain(..)
-            .map(|subscription| subscription.listen.origin().id.clone())
-            .collect()
+        self.open.drain(..).map(|subscription| subscription.listen.origin().id.clone()).collect()
     }
 }
 
@@ -94,18 +80,13 @@ mod tests {
     use crate::mcp::era::{Era, Origin};
 
     fn listen(id: &str, wants_tools: bool) -> Listen {
-        let origin = Origin {
-            id: Id::parse(id).unwrap(),
-            era: Era::Modern,
-        };
+        let origin = Origin { id: Id::parse(id).unwrap(), era: Era::Modern };
         let params = format!(r#"{{"notifications":{{"toolsListChanged":{wants_tools}}}}}"#);
         Listen::read(origin, Some(&params)).unwrap()
     }
 
     fn owed(table: &mut Subscriptions) -> Vec<String> {
-        std::iter::from_fn(|| table.take_owed())
-            .map(|id| id.to_json())
-            .collect()
+        std::iter::from_fn(|| table.take_owed()).map(|id| id.to_json()).collect()
     }
 
     #[test]
