@@ -16,6 +16,7 @@ use crate::action::exec::{ExecAction, ExecTemplate};
 use crate::action::http::{HttpAction, HttpTemplate};
 use crate::action::schema::Schema;
 use crate::action::template::Names;
+use crate::mcp::listing::ToolAnnotations;
 
 /// Everything the gateway can do in the world. Closed: a new kind of effect is a new variant here.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -55,26 +56,13 @@ pub struct Tool {
     /// For the model.
     pub description: String,
     /// What the tool says of itself.
-    pub annotations: Annotations,
+    pub annotations: ToolAnnotations,
     /// The compiled, closed input schema.
     pub input: Schema,
     /// The same schema as compact JSON, as listed.
     pub input_json: String,
     /// What is filled once the arguments hold.
     pub recipe: Recipe,
-}
-
-/// MCP `ToolAnnotations`: hints, absent where nobody said anything.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub struct Annotations {
-    /// `readOnlyHint`.
-    pub read_only: Option<bool>,
-    /// `destructiveHint`.
-    pub destructive: Option<bool>,
-    /// `idempotentHint`.
-    pub idempotent: Option<bool>,
-    /// `openWorldHint`.
-    pub open_world: Option<bool>,
 }
 
 /// Why arguments make no action. Nothing was executed.

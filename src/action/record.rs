@@ -19,10 +19,9 @@ impl Action {
     /// body of `{"media_type", "text"}` (or `"base64"` if it is not UTF-8), or `{"exec": {"argv", "env", "cwd"}}`.
     pub fn record(&self) -> String {
         match self {
-            Action::Http(action) => json!({ "http": http_record(action) }),
-            Action::Exec(action) => json!({ "exec": exec_record(action) }),
+            Action::Http(action) => action.record(),
+            Action::Exec(action) => action.record(),
         }
-        .to_string()
     }
 
     /// What it is aimed at, in one bounded, escaped line: `GET https://api.example.com/v1/x` without the query, `exec df -h`
@@ -36,6 +35,20 @@ impl Action {
             Action::Exec(action) => return exec_target(action),
         };
         shown(&line, TARGET_CHARS_MAX)
+    }
+}
+
+impl HttpAction {
+    /// Compact JSON, see `Action::record`.
+    pub fn record(&self) -> String {
+        json!({ "http": http_record(self) }).to_string()
+    }
+}
+
+impl ExecAction {
+    /// Compact JSON, see `Action::record`.
+    pub fn record(&self) -> String {
+        json!({ "exec": exec_record(self) }).to_string()
     }
 }
 
