@@ -125,11 +125,12 @@ fn is_under(prefix: &str, path: &str) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::action::Recipe;
     use crate::action::exec::{ExecTemplate, ExecWritten};
     use crate::action::http::{HttpTemplate, HttpWritten, Scheme};
     use crate::action::schema::Schema;
     use crate::action::template::argv::Dash;
-    use crate::action::{Annotations, Recipe};
+    use crate::mcp::listing::ToolAnnotations;
     use crate::policy::rules::{Placement, Toolbox};
     use serde_json::json;
     use std::path::PathBuf;
@@ -140,7 +141,7 @@ mod tests {
             name: name.to_owned(),
             title: None,
             description: String::new(),
-            annotations: Annotations::default(),
+            annotations: ToolAnnotations::default(),
             input: Schema::compile(&input).unwrap(),
             input_json: input.to_string(),
             recipe,

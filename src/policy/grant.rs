@@ -40,6 +40,12 @@ impl<A> Authorized<A> {
         Authorized { action, terms }
     }
 
+    /// A grant out of thin air, for unit tests of executors.
+    #[cfg(test)]
+    pub(crate) fn in_test(action: A, terms: Terms) -> Self {
+        Authorized { action, terms }
+    }
+
     /// The action as it will be carried out.
     pub fn action(&self) -> &A {
         &self.action
@@ -67,6 +73,14 @@ impl Grant {
         match self {
             Grant::Http(grant) => grant.terms(),
             Grant::Exec(grant) => grant.terms(),
+        }
+    }
+
+    /// The action as recorded: compact JSON, credentials by name only.
+    pub fn record(&self) -> String {
+        match self {
+            Grant::Http(grant) => grant.action.record(),
+            Grant::Exec(grant) => grant.action.record(),
         }
     }
 }
