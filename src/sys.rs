@@ -240,6 +240,30 @@ pub fn signal_process(process: BorrowedFd<'_>, signal: Signal) -> io::Result<()>
     checked(c_int::try_from(result).unwrap_or(-1)).map(drop)
 }
 
+/// waitid(2) on a pidfd, without waiting: takes the status of an ended child. `false` while it runs; ECHILD unless it is a
+/// child of ours, be it one adopted because we are process 1 or a subreaper.
+pub fn reap_process(process: BorrowedFd<'_>) -> io::Result<bool> {
+    // SAFETY: a zeroed siginfo is a valid out-parameter of its own type.
+    let mut info: libc::siginfo_t = unsafe { std::mem::zeroed() };
+    let id = libc::id_t::try_from(process.as_raw_fd()).unwrap_or(libc::id_t::MAX);
+    // SAFETY: the descriptor is borrowed for the call and `info` is live.
+    checked(unsafe { libc::waitid(libc::P_PIDFD, id, &mut info, libc::WEXITED | libc::WNOHANG) })?;
+    // SAFETY: waitid filled it, or left it zero because nothing has ended.
+    Ok(unsafe { info.si_pid() } != 0)
+}
+
+/// getpgid(2): the process group of a process.
+pub fn group_of(pid: i32) -> io::Result<i32> {
+    // SAFETY: no pointers.
+    checked(unsafe { libc::getpgid(pid) })
+}
+
+/// Gives SIGCHLD its default meaning back: a launcher that left it ignored would cost us our children's exit statuses.
+pub fn watch_children() {
+    // SAFETY: SIG_DFL installs no handler of ours.
+    unsafe { libc::signal(libc::SIGCHLD, libc::SIG_DFL) };
+}
+
 /// The effective user id.
 pub fn user_id() -> u32 {
     // SAFETY: cannot fail.

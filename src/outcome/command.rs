@@ -1,0 +1,410 @@
+//! What a finished command becomes: a plain rendering and a structured one, together within the content limit.
+//!
+//! stderr is guaranteed a quarter of the payload and stdout the rest; what one stream does not use goes to the other. Whether
+//! both renderings fit is measured, never estimated. Nothing is cut without both of them saying so.
+
+use serde::Serialize;
+
+use crate::outcome::budget::{Capture, Kept};
+use crate::outcome::result::{Code, Executed, Failure, Outcome, headline};
+use crate::process::Status;
+use crate::sys;
+use crate::wire::escape::{escaped_len, to_line};
+
+/// What would narrow a result that was cut.
+const ASK_FOR_LESS: &str = "to see what was left out, ask for less: by arguments of this tool that filter or limit its output";
+
+/// How a command came to its end.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Finish {
+    /// By itself, or by a signal that was not ours.
+    Itself(Status),
+    /// We ended it; the status that this gave it is not reported as its own.
+    Stopped(Failure),
+}
+
+/// A finished command and what is left of its output.
+pub struct CommandOutput {
+    /// How it ended.
+    pub finish: Finish,
+    /// What a sink that kept `kept_bytes` has of its stdout, and the bytes it produced.
+    pub stdout: (Kept, u64),
+    /// The same of its stderr.
+    pub stderr: (Kept, u64),
+    /// Sentences of ours on what the reader should know; with a failure's message at most 400 bytes in all.
+    pub notes: Vec<String>,
+    /// Serialised bytes of both renderings together, at least `CONTENT_BYTES_MIN`.
+    pub content_bytes: usize,
+}
+
+/// What each of the two sinks must keep so that any split of the budget can be filled.
+pub fn kept_bytes(content_bytes: usize) -> usize {
+    content_bytes / 2
+}
+
+/// `{exit, signal?, stdout, stderr, truncated, notes?}` (section 8 of the design).
+#[derive(Serialize)]
+struct Structured<'a> {
+    exit: Option<i32>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    signal: Option<String>,
+    stdout: Stream,
+    stderr: Stream,
+    truncated: bool,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    notes: Vec<&'a str>,
+}
+
+#[derive(Serialize)]
+struct Stream {
+    text: String,
+    bytes: u64,
+    truncated: bool,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    left_out: Option<u64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    not_utf8: Option<u64>,
+}
+
+/// Both renderings.
+struct Rendered {
+    text: String,
+    structured: String,
+    truncated: bool,
+}
+
+impl Outcome {
+    /// The outcome of a command that was started: a success for exit status 0, otherwise `target_error`, or the code of
+    /// what made us end it, with the full bounded content.
+    pub fn command(output: CommandOutput) -> Self {
+        let Rendered { text, structured, truncated } = output.fitted();
+        let (code, executed, ended) = match &output.finish {
+            Finish::Itself(Status::Exited(0)) => (None, Executed::Yes, None),
+            Finish::Itself(_) => (Some(Code::TargetError), Executed::Yes, None),
+            Finish::Stopped(failure) => (Some(failure.code), failure.executed, failure.ended),
+        };
+        let bytes = output.stdout.1 + output.stderr.1;
+        Outcome { code, executed, text, structured: Some(structured), truncated, bytes, next_cursor: None, ended }
+    }
+}
+
+impl CommandOutput {
+    /// Renders as much as the content limit takes.
+    fn fitted(&self) -> Rendered {
+        let whole = self.stdout.0.cost().saturating_add(self.stderr.0.cost());
+        if whole <= self.content_bytes / 2 {
+            let rendered = self.rendered(whole);
+            if rendered.bytes() <= self.content_bytes {
+                return rendered;
+            }
+        }
+        let frame = self.rendered(0).bytes();
+        let mut payload = self.content_bytes.saturating_sub(frame) / 2;
+        loop {
+            let rendered = self.rendered(payload);
+            let over = rendered.bytes().saturating_sub(self.content_bytes);
+            if over == 0 || payload == 0 {
+                return rendered;
+            }
+            // Counts that only a cut with content has, such as bytes that are no text, were not in the frame.
+            payload = payload.saturating_sub(over.div_ceil(2));
+        }
+    }
+
+    /// Renders with `payload` serialised bytes of output in each of the two renderings.
+    fn rendered(&self, payload: usize) -> Rendered {
+        let ((stdout, stdout_bytes), (stderr, stderr_bytes)) = (&self.stdout, &self.stderr);
+        let (stdout_budget, stderr_budget) = split(payload, stdout.cost(), stderr.cost());
+        let stdout = stdout.capture(*stdout_bytes, stdout_budget);
+        let stderr = stderr.capture(*stderr_bytes, stderr_budget);
+        Rendered {
+            text: self.text(&stdout, &stderr),
+            truncated: stdout.is_cut() || stderr.is_cut(),
+            structured: self.structured(&stdout, &stderr),
+        }
+    }
+
+    /// stdout, a `[stderr]` line with what follows it, then what a reader must know as `[tidegate: ...]` lines.
+    fn text(&self, stdout: &Capture, stderr: &Capture) -> String {
+        let mut text = String::new();
+        if let Some(line) = self.headline() {
+            push_line(&mut text, &line);
+        }
+        push_line(&mut text, &stdout.text());
+        if stderr.bytes > 0 {
+            push_line(&mut text, "[stderr]");
+            push_line(&mut text, &stderr.text());
+        }
+        let mut lines = Vec::new();
+        describe("stdout", stdout, &mut lines);
+        describe("stderr", stderr, &mut lines);
+        lines.extend(self.notes.iter().cloned());
+        if stdout.is_cut() || stderr.is_cut() {
+            lines.push(ASK_FOR_LESS.to_owned());
+        }
+        if text.is_empty() && lines.is_empty() {
+            lines.push("the command exited with status 0 and printed nothing".to_owned());
+        }
+        for line in lines {
+            push_line(&mut text, &format!("[tidegate: {line}]"));
+        }
+        text
+    }
+
+    fn headline(&self) -> Option<String> {
+        let (code, executed, message) = match &self.finish {
+            Finish::Itself(Status::Exited(0)) => return None,
+            Finish::Itself(Status::Exited(status)) => {
+                (Code::TargetError, Executed::Yes, format!("the command exited with status {status}"))
+            }
+            Finish::Itself(Status::Signalled(signal)) => {
+                let name = sys::signal_name(*signal);
+                (Code::TargetError, Executed::Yes, format!("the command was ended by signal {name}"))
+            }
+            Finish::Stopped(failure) => (failure.code, failure.executed, failure.message.clone()),
+        };
+        Some(headline(code, executed, &message))
+    }
+
+    fn structured(&self, stdout: &Capture, stderr: &Capture) -> String {
+        let (exit, signal, failure) = match &self.finish {
+            Finish::Itself(Status::Exited(status)) => (Some(*status), None, None),
+            Finish::Itself(Status::Signalled(signal)) => (None, Some(sys::signal_name(*signal)), None),
+            Finish::Stopped(failure) => (None, None, Some(failure.message.as_str())),
+        };
+        let truncated = stdout.is_cut() || stderr.is_cut();
+        let ours = self.notes.iter().map(String::as_str);
+        let notes = failure.into_iter().chain(ours).chain(truncated.then_some(ASK_FOR_LESS)).collect();
+        to_line(&Structured { exit, signal, stdout: Stream::new(stdout), stderr: Stream::new(stderr), truncated, notes })
+    }
+}
+
+impl Stream {
+    fn new(capture: &Capture) -> Self {
+        Stream {
+            text: capture.text(),
+            bytes: capture.bytes,
+            truncated: capture.is_cut(),
+            left_out: capture.is_cut().then_some(capture.left_out),
+            not_utf8: (capture.not_utf8 > 0).then_some(capture.not_utf8),
+        }
+    }
+}
+
+impl Rendered {
+    fn bytes(&self) -> usize {
+        escaped_len(&self.text) + self.structured.len()
+    }
+}
+
+/// The shares of stdout and stderr in a payload.
+fn split(payload: usize, stdout: usize, stderr: usize) -> (usize, usize) {
+    let guaranteed = payload / 4;
+    let stderr = if stdout <= payload - guaranteed { payload - stdout } else { stderr.min(guaranteed) };
+    (payload - stderr, stderr)
+}
+
+/// Appends on a line of its own, as it is.
+fn push_line(text: &mut String, line: &str) {
+    if !(text.is_empty() || text.ends_with('\n') || line.is_empty()) {
+        text.push('\n');
+    }
+    text.push_str(line);
+}
+
+/// What a reader of the stream must know beside its text.
+fn describe(name: &str, capture: &Capture, lines: &mut Vec<String>) {
+    if capture.is_cut() {
+        let (left_out, bytes) = (capture.left_out, capture.bytes);
+        lines.push(format!("{name}: {left_out} of {bytes} bytes left out; its beginning and its end are shown"));
+    }
+    if capture.not_utf8 > 0 {
+        lines.push(format!("{name}: {} bytes shown are no UTF-8; each stands as U+FFFD", capture.not_utf8));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use super::*;
+    use crate::limits::{CONTENT_BYTES_MAX, CONTENT_BYTES_MIN};
+    use crate::outcome::budget::Sink;
+    use crate::outcome::result::Ended;
+    use crate::secret::Redactor;
+
+    fn kept(input: &[u8], content_bytes: usize) -> (Kept, u64) {
+        let mut sink = Sink::new(&Arc::new(Redactor::none()), kept_bytes(content_bytes));
+        input.chunks(64 << 10).for_each(|chunk| sink.write(chunk));
+        sink.finish()
+    }
+
+    fn output(finish: Finish, stdout: &[u8], stderr: &[u8], content_bytes: usize) -> CommandOutput {
+        let (stdout, stderr) = (kept(stdout, content_bytes), kept(stderr, content_bytes));
+        CommandOutput { finish, stdout, stderr, notes: Vec::new(), content_bytes }
+    }
+
+    fn stopped() -> Finish {
+        let message = "m".repeat(250);
+        Finish::Stopped(Failure { ended: Some(Ended::Dead), ..Failure::new(Code::TimedOut, Executed::Yes, message) })
+    }
+
+    #[track_caller]
+    fn check(finish: Finish, stdout: &str, stderr: &str, text: &str, structured: &str) {
+        let outcome = Outcome::command(output(finish, stdout.as_bytes(), stderr.as_bytes(), 4096));
+        assert_eq!(outcome.text, text);
+        assert_eq!(outcome.structured.as_deref(), Some(structured));
+        assert_eq!(outcome.bytes, (stdout.len() + stderr.len()) as u64);
+        assert!(!outcome.truncated);
+    }
+
+    #[test]
+    fn what_fits_is_shown_as_it_is() {
+        check(
+            Finish::Itself(Status::Exited(0)),
+            "a\nb\n",
+            "",
+            "a\nb\n",
+            r#"{"exit":0,"stdout":{"text":"a\nb\n","bytes":4,"truncated":false},"stderr":{"text":"","bytes":0,"truncated":false},"truncated":false}"#,
+        );
+        check(
+            Finish::Itself(Status::Exited(0)),
+            "",
+            "",
+            "[tidegate: the command exited with status 0 and printed nothing]",
+            r#"{"exit":0,"stdout":{"text":"","bytes":0,"truncated":false},"stderr":{"text":"","bytes":0,"truncated":false},"truncated":false}"#,
+        );
+        check(
+            Finish::Itself(Status::Exited(3)),
+            "a",
+            "no\n",
+            "tidegate: target_error (executed: yes): the command exited with status 3\na\n[stderr]\nno\n",
+            r#"{"exit":3,"stdout":{"text":"a","bytes":1,"truncated":false},"stderr":{"text":"no\n","bytes":3,"truncated":false},"truncated":false}"#,
+        );
+        check(
+            Finish::Itself(Status::Signalled(9)),
+            "",
+            "",
+            "tidegate: target_error (executed: yes): the command was ended by signal KILL",
+            r#"{"exit":null,"signal":"KILL","stdout":{"text":"","bytes":0,"truncated":false},"stderr":{"text":"","bytes":0,"truncated":false},"truncated":false}"#,
+        );
+        check(
+            Finish::Stopped(Failure::new(Code::TimedOut, Executed::Yes, "too long")),
+            "a\n",
+            "",
+            "tidegate: timed_out (executed: yes): too long\na\n",
+            r#"{"exit":null,"stdout":{"text":"a\n","bytes":2,"truncated":false},"stderr":{"text":"","bytes":0,"truncated":false},"truncated":false,"notes":["too long"]}"#,
+        );
+    }
+
+    #[test]
+    fn notes_and_undecodable_bytes_are_told_in_both_renderings() {
+        let mut odd = output(Finish::Itself(Status::Exited(0)), b"a\xff", b"", 4096);
+        odd.notes.push("still open".to_owned());
+        let outcome = Outcome::command(odd);
+        assert_eq!(
+            outcome.text,
+            "a\u{fffd}\n[tidegate: stdout: 1 bytes shown are no UTF-8; each stands as U+FFFD]\n[tidegate: still open]"
+        );
+        let structured = outcome.structured.unwrap();
+        assert!(structured.contains(r#""not_utf8":1"#) && structured.ends_with(r#""notes":["still open"]}"#), "{structured}");
+    }
+
+    #[test]
+    fn a_cut_is_told_with_counts_and_both_ends() {
+        let stdout: String = (0..10_000).map(|line| format!("{line}\n")).collect();
+        let outcome = Outcome::command(output(Finish::Itself(Status::Exited(1)), stdout.as_bytes(), b"boom\n", 4096));
+        let value: serde_json::Value = serde_json::from_str(outcome.structured.as_deref().unwrap()).unwrap();
+        let left_out = value["stdout"]["left_out"].as_u64().unwrap();
+        assert!(outcome.truncated && value["truncated"] == true && value["stdout"]["truncated"] == true);
+        assert_eq!(value["stderr"]["text"], "boom\n");
+        let text = value["stdout"]["text"].as_str().unwrap();
+        assert!(text.starts_with("0\n1\n") && text.ends_with("9998\n9999\n"));
+        let mark = format!("\n[tidegate: {left_out} bytes left out here]\n");
+        assert_eq!((text.len() - mark.len()) as u64 + left_out, stdout.len() as u64);
+        let told = format!("[tidegate: stdout: {left_out} of 48890 bytes left out; its beginning and its end are shown]\n");
+        assert!(outcome.text.contains(&told) && outcome.text.contains(text), "{}", outcome.text);
+        assert!(outcome.text.ends_with("its output]") && value["notes"][0] == ASK_FOR_LESS);
+    }
+
+    #[test]
+    fn each_stream_has_its_share_and_the_rest_of_the_other() {
+        let (x, y) = (vec![b'x'; 100_000], vec![b'y'; 100_000]);
+        let shares = |stdout: &[u8], stderr: &[u8]| {
+            let outcome = Outcome::command(output(Finish::Itself(Status::Exited(0)), stdout, stderr, 32 << 10));
+            let value: serde_json::Value = serde_json::from_str(&outcome.structured.unwrap()).unwrap();
+            let length = |name: &str| value[name]["text"].as_str().unwrap().len();
+            (length("stdout"), length("stderr"))
+        };
+        let (stdout, stderr) = shares(&x, &y);
+        assert!((11_000..12_200).contains(&stdout) && (3_700..4_200).contains(&stderr), "{stdout} {stderr}");
+        let (stdout, stderr) = shares(&x, b"small");
+        assert!((15_000..16_384).contains(&stdout) && stderr == 5, "{stdout} {stderr}");
+        let (stdout, stderr) = shares(b"small", &y);
+        assert!((15_000..16_384).contains(&stderr) && stdout == 5, "{stdout} {stderr}");
+    }
+
+    #[track_caller]
+    fn check_limit(finish: &Finish, stdout: &[u8], stderr: &[u8], content_bytes: usize) {
+        let mut output = output(finish.clone(), stdout, stderr, content_bytes);
+        // Counts as wide as they get.
+        (output.stdout.1, output.stderr.1) = (u64::MAX / 2, u64::MAX / 2);
+        output.notes = vec!["n".repeat(150)];
+        let outcome = Outcome::command(output);
+        let structured = outcome.structured.unwrap();
+        let bytes = escaped_len(&outcome.text) + structured.len();
+        assert!(bytes <= content_bytes, "{bytes} of {content_bytes} for {} and {} bytes", stdout.len(), stderr.len());
+        let value: serde_json::Value = serde_json::from_str(&structured).unwrap();
+        assert_eq!(value["truncated"], outcome.truncated);
+        if !outcome.truncated {
+            assert_eq!(value["stdout"]["text"], String::from_utf8_lossy(stdout).as_ref());
+        }
+    }
+
+    #[test]
+    fn both_renderings_together_never_exceed_the_limit() {
+        let every_byte: Vec<u8> = (0..=255).collect();
+        let shapes: [&[u8]; 6] = [
+            b"",
+            b"plain text\n",
+            b"\x01\x02\"\\\n\x1b",
+            "\u{2028}\u{85}mehrbytig \u{2014} \u{1F389}".as_bytes(),
+            &every_byte,
+            b"\xff",
+        ];
+        let limits = [CONTENT_BYTES_MIN, CONTENT_BYTES_MIN + 1, 3000, 4096, 10_007, 32 << 10, 250_001, CONTENT_BYTES_MAX];
+        let finishes = [Finish::Itself(Status::Exited(0)), Finish::Itself(Status::Exited(-1)), stopped()];
+        let pairs = (0..shapes.len()).flat_map(|first| (0..shapes.len()).map(move |second| (first, second)));
+        for (number, content_bytes) in limits.into_iter().enumerate() {
+            let [small, large] = [content_bytes / 20, content_bytes * 2];
+            // The largest limits are slow to fill, and nothing but the counts gets wider there.
+            for (first, second) in pairs.clone().filter(|(first, second)| number < 6 || first == second) {
+                let finish = &finishes[(number + first + second) % finishes.len()];
+                for (stdout_bytes, stderr_bytes) in [(large, large), (small, large), (large, small)] {
+                    let fill = |shape: &[u8], bytes| shape.repeat(bytes / shape.len().max(1));
+                    let (stdout, stderr) = (fill(shapes[first], stdout_bytes), fill(shapes[second], stderr_bytes));
+                    check_limit(finish, &stdout, &stderr, content_bytes);
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn around_the_limit_nothing_is_cut_before_it_must_be() {
+        for finish in [Finish::Itself(Status::Exited(0)), stopped()] {
+            let lengths = 100..2000;
+            let is_cut = |length: &usize| {
+                let stdout = vec![b'x'; *length];
+                let limit = CONTENT_BYTES_MIN;
+                let outcome = Outcome::command(output(finish.clone(), &stdout, b"e", limit));
+                assert!(escaped_len(&outcome.text) + outcome.structured.unwrap().len() <= limit, "{length}");
+                outcome.truncated
+            };
+            let first = lengths.clone().find(is_cut).unwrap();
+            let whole = Outcome::command(output(finish.clone(), &vec![b'x'; first - 1], b"e", CONTENT_BYTES_MIN));
+            let used = escaped_len(&whole.text) + whole.structured.unwrap().len();
+            assert!((CONTENT_BYTES_MIN - 4..=CONTENT_BYTES_MIN).contains(&used), "{used}");
+            assert!(lengths.skip(first).all(|length| is_cut(&length)));
+        }
+    }
+}
