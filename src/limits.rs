@@ -9,7 +9,7 @@ use std::time::Duration;
 pub const LINE_IN_BYTES: usize = 4 << 20;
 /// One line out, without its line feed: what the narrowest real reader is known to take.
 pub const LINE_OUT_BYTES: usize = 1 << 20;
-/// Bytes asked of stdin in one read; also the most a `Lines` buffer holds beyond its limit.
+/// Bytes asked of stdin in one read, the size of a full Linux pipe; also the most a `Lines` buffer holds beyond its limit.
 pub const READ_BYTES: usize = 64 << 10;
 /// What an envelope needs beside its payload: id (64 KiB), outcome, notes, member names.
 pub const ENVELOPE_BYTES: usize = 96 << 10;
@@ -53,7 +53,13 @@ pub const CALL_TIMEOUT_MAX: Duration = Duration::from_secs(3600);
 pub const CHUNK_BYTES: usize = 64 << 10;
 /// Name lookups under way; one abandoned keeps its thread until the C library returns.
 pub const LOOKUPS: usize = 4;
-/// Open `subscriptions/listen` requests.
+/// An id or progress token as written: both are echoed, and a line out has to stay within its own limit.
+pub const ID_BYTES: usize = 64 << 10;
+/// Objects and arrays inside each other, the outermost one counted; far below the JSON library's own 128.
+pub const NESTING_LEVELS: usize = 64;
+/// Questions to the client that wait at once; more would be a queue in front of one pair of eyes.
+pub const QUESTIONS: usize = 8;
+/// Open `subscriptions/listen` requests; each may be owed one line.
 pub const SUBSCRIPTIONS: usize = 16;
 /// One operator line on stderr.
 pub const OPERATOR_LINE_BYTES: usize = 4 << 10;
@@ -61,6 +67,10 @@ pub const OPERATOR_LINE_BYTES: usize = 4 << 10;
 pub const UNADDRESSED_ERRORS: u32 = 10;
 /// One allowance for an error without an id comes back after this.
 pub const UNADDRESSED_ERROR_EVERY: Duration = Duration::from_secs(1);
+/// The shortest secret: a shorter value would be found where it is not meant, and could be guessed from what was redacted.
+pub const SECRET_BYTES_MIN: usize = 8;
+/// The longest secret: room for any key file, and the bound of what a stream holds back.
+pub const SECRET_BYTES_MAX: usize = 64 << 10;
 /// A configuration file.
 pub const CONFIG_BYTES: u64 = 4 << 20;
 /// A response body that is parsed as JSON is kept whole up to this many bytes; above it only the preview is.

@@ -353,7 +353,7 @@ pub fn restore_stdout() -> io::Result<()> {
 }
 
 /// Flags for opening a file so that neither the open nor a read or write on it waits; close-on-exec.
-pub const OPEN_NONBLOCKING: i32 = libc::O_NONBLOCK | libc::O_CLOEXEC;
+pub const OPEN_NONBLOCKING: i32 = libc::O_NONBLOCK | libc::O_CLOEXEC | libc::O_NOCTTY;
 
 /// Reads without waiting if the descriptor is non-blocking; otherwise as read(2) does.
 pub fn read(fd: BorrowedFd<'_>, buffer: &mut [u8]) -> io::Result<usize> {

@@ -3,14 +3,12 @@
 //! Ids are `"tg-N"` and never used twice. An answer is matched by exact id and type or dropped, and only an explicit
 //! accept with content can mean consent: everything else is some way of no.
 
+use crate::limits::QUESTIONS;
 use crate::mcp::call::members;
 use crate::mcp::legacy::Ready;
 use crate::rpc::id::Id;
 use crate::rpc::message::Response;
 use crate::rpc::strict;
-
-/// Questions that wait at once; more would be a queue in front of one pair of eyes.
-pub const QUESTIONS: usize = 8;
 
 /// The table; `T` is what waits for the answer.
 #[derive(Debug)]

@@ -3,12 +3,10 @@
 //! However often the tool list changes, a subscription that has not been told owes one notification. Nothing that was
 //! not asked for is ever owed.
 
+use crate::limits::SUBSCRIPTIONS;
 use crate::mcp::call::Listen;
 use crate::rpc::error::{INTERNAL_ERROR, RpcError};
 use crate::rpc::id::Id;
-
-/// Subscriptions at most; each may be owed one line.
-pub const SUBSCRIPTIONS: usize = 16;
 
 /// The table.
 #[derive(Debug, Default)]

@@ -8,12 +8,10 @@ use std::hash::{Hash, Hasher};
 use serde::{Serialize, Serializer};
 use serde_json::value::RawValue;
 
+use crate::limits::ID_BYTES;
 use crate::rpc::error::{kind_of, shown};
 use crate::rpc::strict;
 use crate::wire::escape;
-
-/// What an id takes at most when it is written. Ids are echoed, and a line out has to stay within its own limit.
-pub const ID_BYTES: usize = 64 << 10;
 
 /// A legal request id.
 #[derive(Clone)]

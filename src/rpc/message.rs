@@ -9,9 +9,10 @@ use std::fmt;
 
 use serde_json::value::RawValue;
 
+use crate::limits::NESTING_LEVELS;
 use crate::rpc::error::{INVALID_PARAMS, INVALID_REQUEST, PARSE_ERROR, RpcError, kind_of, shown};
 use crate::rpc::id::{Id, IdError};
-use crate::rpc::strict::{self, Flaw, MembersError, NESTING_LEVELS};
+use crate::rpc::strict::{self, Flaw, MembersError};
 use crate::wire::frame::FrameError;
 
 /// A request: it has an id and is answered once.

@@ -12,11 +12,10 @@ use std::fmt;
 use serde::de::{Deserializer, MapAccess, Visitor};
 use serde_json::value::RawValue;
 
+use crate::limits::NESTING_LEVELS;
 use crate::rpc::error::shown;
 use crate::wire::escape;
 
-/// Objects and arrays inside each other, the outermost one counted. Far below serde_json's own 128.
-pub const NESTING_LEVELS: usize = 64;
 /// Keys with this prefix make serde_json treat an object as something else.
 const RESERVED_PREFIX: &str = "$serde_json::private::";
 
