@@ -17,13 +17,9 @@ use std::{fmt, mem};
 
 use zeroize::Zeroizing;
 
+use crate::limits::{SECRET_BYTES_MAX, SECRET_BYTES_MIN};
 use form::forms;
 use matcher::{Attempt, Content, Found, Input, Matcher, Rest};
-
-/// The shortest secret: a shorter value would be found where it is not meant, and could be guessed from what was redacted.
-pub const SECRET_BYTES_MIN: usize = 8;
-/// The longest secret: room for any key file, and the bound of what a stream holds back.
-pub const SECRET_BYTES_MAX: usize = 64 << 10;
 
 /// The value of a credential, wiped on drop.
 ///
