@@ -15,7 +15,9 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use zeroize::Zeroizing;
 
-use crate::secret::{Redactor, SECRET_BYTES_MAX, Secret, SecretError};
+use crate::limits::SECRET_BYTES_MAX;
+use crate::secret::{Redactor, Secret, SecretError};
+use crate::sys;
 
 /// Where a credential's value comes from.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -202,7 +204,7 @@ fn read_file(path: &Path, user_id: u32) -> Result<Secret, Cause> {
 
 /// Opens without waiting: a blocking open of a FIFO waits for its writer, that of a terminal may wait for its line.
 fn open(path: &Path) -> std::io::Result<File> {
-    OpenOptions::new().read(true).custom_flags(libc::O_NONBLOCK | libc::O_NOCTTY).open(path)
+    OpenOptions::new().read(true).custom_flags(sys::OPEN_NONBLOCKING).open(path)
 }
 
 fn check_private(metadata: &Metadata, user_id: u32) -> Result<(), Cause> {
