@@ -1,0 +1,184 @@
+//! Appends records: one file a process, one thread, one `fdatasync` for all records that wait (group commit).
+//!
+//! Whoever appends waits for its record to be on disk, or for its cancel; a stalled disk therefore stalls calls, never the
+//! reader. A record that could not be written leaves no partial line behind.
+
+use std::fs::{DirBuilder, File};
+use std::io::Write;
+use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
+use std::path::{Path, PathBuf};
+use std::sync::{Mutex, PoisonError};
+
+use crossbeam_channel::{Receiver, Sender, bounded, select};
+
+use crate::cancel::CancelToken;
+use crate::clock::Clock;
+use crate::journal::record::{Line, Record};
+use crate::limits::CALLS;
+use crate::thread::{self, Thread};
+
+/// Which records are synced before the append returns.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum SyncMode {
+    /// Intents and outcomes.
+    All,
+    /// Intents; outcomes are written, and synced with the next intent.
+    Intents,
+}
+
+/// Why a record is not in the journal.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum AppendError {
+    /// It could not be written; the text says what and why.
+    Unavailable(String),
+    /// The call was cancelled while it waited; the record may still get there.
+    Cancelled,
+}
+
+struct Append {
+    record: Record,
+    sync: bool,
+    done: Sender<Result<(), String>>,
+}
+
+/// The journal of this process.
+pub struct Journal {
+    dir: PathBuf,
+    mode: SyncMode,
+    clock: Clock,
+    running: Mutex<Option<Running>>,
+}
+
+struct Running {
+    records_tx: Sender<Append>,
+    thread: Thread,
+}
+
+impl Journal {
+    /// A journal under `state_dir`; nothing is made before the first record.
+    pub fn new(state_dir: &Path, mode: SyncMode, clock: Clock) -> Self {
+        Journal { dir: state_dir.join("journal"), mode, clock, running: Mutex::new(None) }
+    }
+
+    /// Appends a record and waits until it is on disk as far as the mode asks. `token`: a cancel ends the wait.
+    pub fn append(&self, record: Record, token: Option<&CancelToken>) -> Result<(), AppendError> {
+        let sync = self.mode == SyncMode::All || matches!(record, Record::Intent { .. });
+        let (done, written) = bounded(1);
+        let records_tx = self.records_tx().map_err(|error| AppendError::Unavailable(format!("no thread: {error}")))?;
+        let gone = || AppendError::Unavailable("the journal has ended".to_owned());
+        records_tx.send(Append { record, sync, done }).map_err(|_| gone())?;
+        let never = crossbeam_channel::never();
+        let cancelled = token.map_or(&never, CancelToken::closed);
+        select! {
+            recv(written) -> result => result.map_err(|_| gone())?.map_err(AppendError::Unavailable),
+            recv(cancelled) -> _ => Err(AppendError::Cancelled),
+        }
+    }
+
+    fn records_tx(&self) -> std::io::Result<Sender<Append>> {
+        let mut running = self.running.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(running) = &*running {
+            return Ok(running.records_tx.clone());
+        }
+        // Each admitted call has at most one record on its way.
+        let (records_tx, records_rx) = bounded(2 * CALLS);
+        let writer = Writer { dir: self.dir.clone(), clock: self.clock, file: None, seq: 0, good: 0 };
+        let thread = thread::spawn("tg-journal", move || writer.run(&records_rx))?;
+        *running = Some(Running { records_tx: records_tx.clone(), thread });
+        Ok(records_tx)
+    }
+
+    /// Writes what waits and ends the thread. True unless it panicked.
+    pub fn close(&self) -> bool {
+        let running = self.running.lock().unwrap_or_else(PoisonError::into_inner).take();
+        running.is_none_or(|Running { records_tx, thread }| {
+            drop(records_tx);
+            thread.join()
+        })
+    }
+
+    /// Lets a thread go that a stalled disk holds.
+    pub fn abandon(&self) {
+        let running = self.running.lock().unwrap_or_else(PoisonError::into_inner).take();
+        if let Some(running) = running {
+            running.thread.abandon();
+        }
+    }
+}
+
+struct Writer {
+    dir: PathBuf,
+    clock: Clock,
+    file: Option<File>,
+    seq: u64,
+    good: u64,
+}
+
+impl Writer {
+    fn run(mut self, records_rx: &Receiver<Append>) {
+        while let Ok(first) = records_rx.recv() {
+            let batch: Vec<Append> = std::iter::once(first).chain(records_rx.try_iter()).collect();
+            let result = self.write(&batch).map_err(|error| format!("{}: {error}", self.dir.display()));
+            for append in batch {
+                // A waiter that was cancelled is gone.
+                let _ = append.done.send(result.clone());
+            }
+        }
+        if let Some(file) = &self.file {
+            let _ = file.sync_data();
+        }
+    }
+
+    fn write(&mut self, batch: &[Append]) -> std::io::Result<()> {
+        let mut lines = Vec::new();
+        let mut seq = self.seq;
+        if self.file.is_none() {
+            let session = Record::Session { version: env!("CARGO_PKG_VERSION"), pid: std::process::id() };
+            self.line(&mut lines, &mut seq, &session);
+        }
+        for append in batch {
+            self.line(&mut lines, &mut seq, &append.record);
+        }
+        let file = match self.file.take() {
+            Some(file) => file,
+            None => create(&self.dir, &self.clock.now_text())?,
+        };
+        let file = self.file.insert(file);
+        // What an earlier failure left half written goes first.
+        file.set_len(self.good)?;
+        file.write_all(&lines)?;
+        if batch.iter().any(|append| append.sync) {
+            file.sync_data()?;
+        }
+        self.good += lines.len() as u64;
+        self.seq = seq;
+        Ok(())
+    }
+
+    fn line(&self, lines: &mut Vec<u8>, seq: &mut u64, record: &Record) {
+        let line = Line { seq: *seq, at: self.clock.now_text(), record };
+        lines.extend_from_slice(crate::wire::escape::to_line(&line).as_bytes());
+        lines.push(b'\n');
+        *seq += 1;
+    }
+}
+
+/// A new file that no other process uses: time, process id and a number, mode 0600 in a folder of mode 0700.
+fn create(dir: &Path, now: &str) -> std::io::Result<File> {
+    DirBuilder::new().recursive(true).mode(0o700).create(dir)?;
+    let stamp: String = now.chars().filter(char::is_ascii_alphanumeric).collect();
+    let mut last = None;
+    for number in 0..100 {
+        let path = dir.join(format!("{stamp}-{}-{number}.jsonl", std::process::id()));
+        match File::options().append(true).create_new(true).mode(0o600).open(path) {
+            Ok(file) => {
+                // The file's own entry must survive a power cut as its lines do.
+                File::open(dir)?.sync_all()?;
+                return Ok(file);
+            }
+            Err(error) if error.kind() == std::io::ErrorKind::AlreadyExists => last = Some(error),
+            Err(error) => return Err(error),
+        }
+    }
+    Err(last.unwrap_or_else(|| std::io::ErrorKind::AlreadyExists.into()))
+}
