@@ -104,6 +104,18 @@ fn messages_about_alternatives_say_why_each_failed() {
 }
 
 #[test]
+fn only_what_fits_evaluates() {
+    let branch = json!({"properties": {"a": {}}, "required": ["b"]});
+    let any = json!({"anyOf": [branch, true], "unevaluatedProperties": false});
+    check_text(any, json!({"a": 1}), "arguments: unknown property \"a\"");
+    let test = json!({"if": branch, "unevaluatedProperties": false});
+    check_text(test.clone(), json!({"a": 1}), "arguments: unknown property \"a\"");
+    check_text(test, json!({"a": 1, "b": 2}), "arguments: unknown property \"b\"");
+    let failed = json!({"anyOf": [branch], "unevaluatedProperties": false});
+    check_text(failed, json!({"a": 1}), "arguments: missing property \"b\"");
+}
+
+#[test]
 fn violations_are_counted_and_never_quote_values() {
     let secret = "hunter2-".repeat(100);
     let schema = json!({"properties": {"a": {"enum": ["x"]}, "b": {"const": 1}, "c": {"pattern": "^$"},

@@ -123,6 +123,10 @@ impl<'s> Run<'s> {
     fn rules(&mut self, rules: &'s Rules, value: View<'_>, path: &Path<'_>, mut marks: Option<&mut Marks>) -> bool {
         let mut fits = true;
         for rule in &rules.list {
+            // what has failed did not evaluate all it would have, so the rest only looks unevaluated
+            if !fits && matches!(rule, Rule::UnevaluatedItems(_) | Rule::UnevaluatedProperties(_)) {
+                break;
+            }
             if !self.rule(rules, rule, value, path, marks.as_deref_mut()) {
                 fits = false;
                 if self.is_quiet() || rule.is_gate() {

@@ -1,0 +1,365 @@
+//! What the configuration means: defaults filled in, names that must exist, templates against inputs, credentials against
+//! targets.
+//!
+//! It makes the `Config` whose parts nothing checks again. It may look whether a program exists, for a warning; it reads no
+//! secret, resolves no name and starts nothing.
+
+use std::collections::{HashMap, HashSet};
+use std::fs;
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Duration;
+
+use crate::action::exec::{ExecTemplate, ExecWritten as ExecParts};
+use crate::action::http::{HttpTemplate, HttpWritten as HttpParts};
+use crate::action::template::argv::Dash;
+use crate::action::template::body::BodyWritten as BodyParts;
+use crate::action::{Recipe, Tool};
+use crate::config::file::{Env, base_folder};
+use crate::config::input::{self, Input};
+use crate::config::object::{Said, listed};
+use crate::config::scope;
+use crate::config::tree::{Node, Problems, quote};
+use crate::config::written::{
+    BodyWritten, CredentialWritten, ExecWritten, HttpWritten, LimitsWritten, RecipeWritten, ToolWritten, Written,
+};
+use crate::config::{Config, JournalRules, LogRules, SessionRules};
+use crate::limits::Limits;
+use crate::policy::decide::covers_origin;
+use crate::policy::rules::{CredentialRule, Network, Networks, Placement, ToolRule};
+
+/// Tools of the gateway itself.
+const RESERVED_NAMES: &[&str] = &["tidegate_status", "read_result"];
+/// Where commands of a child are looked up, unless its tool says otherwise.
+const CHILD_PATH: &str = "/usr/local/bin:/usr/bin:/bin";
+/// Text of a child is UTF-8 and in no one's language.
+const CHILD_LANG: &str = "C.UTF-8";
+
+/// The configuration as far as it is sound; it counts only if nothing was added to `problems`.
+pub fn mean(written: Written<'_>, env: Env<'_>, problems: &mut Problems, warnings: &mut Problems) -> Config {
+    let session = SessionRules::default();
+    let log = LogRules::default();
+    let journal = JournalRules::default();
+    let limits = limits(&written.limits);
+    let credentials = Credentials::read(&written.credentials, problems);
+    let mut tools = ToolReader { env, limits: &limits, credentials, names: HashSet::new(), problems, warnings };
+    let read = written.tools.iter().filter_map(|tool| tools.tool(tool)).collect();
+    tools.credentials.warn_unused(tools.warnings);
+    Config {
+        source: None,
+        session: SessionRules {
+            on_malformed: written.session.on_malformed.unwrap_or(session.on_malformed),
+            grace: written.session.grace.unwrap_or(session.grace),
+        },
+        log: LogRules {
+            level: written.log.level.unwrap_or(log.level),
+            format: written.log.format.unwrap_or(log.format),
+            file: written.log.file,
+        },
+        journal: JournalRules { sync: written.sync.unwrap_or(journal.sync) },
+        state_dir: written.state_dir.unwrap_or_else(|| default_state_dir(env)),
+        networks: networks(&written.networks, problems, warnings),
+        credentials: written
+            .credentials
+            .iter()
+            .filter_map(|one| Some((one.name.value.to_owned(), one.source.clone()?)))
+            .collect(),
+        tools: read,
+        limits,
+        warnings: Vec::new(),
+    }
+}
+
+/// `$XDG_STATE_HOME/tidegate`, else `$HOME/.local/state/tidegate`, else `/var/lib/tidegate`; relative folders do not count.
+pub fn default_state_dir(env: Env<'_>) -> PathBuf {
+    let base = base_folder(env, "XDG_STATE_HOME", ".local/state");
+    base.unwrap_or_else(|| PathBuf::from("/var/lib")).join("tidegate")
+}
+
+fn limits(written: &LimitsWritten) -> Limits {
+    let default = Limits::default();
+    Limits {
+        line_in_bytes: written.line_in_bytes.unwrap_or(default.line_in_bytes),
+        content_bytes: written.content_bytes.unwrap_or(default.content_bytes),
+        calls: written.calls.unwrap_or(default.calls),
+        workers: written.workers.unwrap_or(default.workers),
+        call_timeout: written.call_timeout.unwrap_or(default.call_timeout),
+    }
+}
+
+fn networks(written: &[Said<&str>], problems: &mut Problems, warnings: &mut Problems) -> Networks {
+    let mut range = |said: &Said<&str>| -> Option<Network> {
+        let network = scope::network(said.value).map_err(|problem| problems.add(said.at, problem)).ok()?;
+        if network.prefix == 0 {
+            warnings.add(said.at, "this range is every address, loopback and metadata services included");
+        }
+        Some(network)
+    };
+    Networks { ranges: written.iter().filter_map(&mut range).collect() }
+}
+
+/// The credentials by name, and whether a tool uses them.
+struct Credentials<'w> {
+    entries: HashMap<&'w str, Entry>,
+}
+
+struct Entry {
+    at: usize,
+    /// `None` if it was reported.
+    rule: Option<Arc<CredentialRule>>,
+    used: bool,
+}
+
+impl<'w> Credentials<'w> {
+    fn read(written: &'w [CredentialWritten<'_>], problems: &mut Problems) -> Self {
+        let entry = |one: &'w CredentialWritten<'_>| {
+            (one.name.value, Entry { at: one.name.at, rule: credential_rule(one, problems).map(Arc::new), used: false })
+        };
+        Credentials { entries: written.iter().map(entry).collect() }
+    }
+
+    /// The rule of the credential a tool names, if it may go where the tool goes.
+    fn for_tool(
+        &mut self,
+        name: Said<&str>,
+        template: Option<&HttpTemplate>,
+        problems: &mut Problems,
+    ) -> Option<Arc<CredentialRule>> {
+        let Some(entry) = self.entries.get_mut(name.value) else {
+            problems.add(name.at, format!("no credential {}, {}", quote(name.value), self.known()));
+            return None;
+        };
+        entry.used = true;
+        let rule = entry.rule.as_ref()?;
+        if let Err(problem) = may_go(rule, template?) {
+            problems.add(name.at, problem);
+            return None;
+        }
+        Some(Arc::clone(rule))
+    }
+
+    fn known(&self) -> String {
+        let mut names: Vec<&str> = self.entries.keys().copied().collect();
+        names.sort_unstable();
+        if names.is_empty() { "none is configured".to_owned() } else { format!("expected one of {}", listed(&names)) }
+    }
+
+    fn warn_unused(&self, warnings: &mut Problems) {
+        for entry in self.entries.values().filter(|entry| !entry.used) {
+            warnings.add(entry.at, "no tool uses this credential");
+        }
+    }
+}
+
+fn credential_rule(written: &CredentialWritten<'_>, problems: &mut Problems) -> Option<CredentialRule> {
+    let placement = scope::placement(&written.placement, problems);
+    let scopes = written.scopes.as_ref().map(|scopes| scopes.iter().map(|one| scope::scope(one, problems)).collect::<Vec<_>>());
+    let scopes = scopes?.into_iter().collect::<Option<Vec<_>>>()?;
+    Some(CredentialRule { name: written.name.value.to_owned(), placement: placement?, scopes })
+}
+
+/// Whether the target is one of the credential's places and the header it stands in is free.
+fn may_go(rule: &CredentialRule, template: &HttpTemplate) -> Result<(), String> {
+    let to = template.origin();
+    let name = quote(&rule.name);
+    if rule.scopes.is_empty() {
+        return Err(format!("credential {name} has no \"for\", so it may be sent nowhere"));
+    }
+    if !covers_origin(rule, to) {
+        let places: Vec<String> = rule.scopes.iter().map(|one| scope::origin(one.scheme, &one.host, one.port)).collect();
+        let target = scope::origin(to.scheme, &to.host, to.port);
+        return Err(format!("credential {name} may be sent to {} only, not to {target}", places.join(", ")));
+    }
+    match &rule.placement {
+        Placement::Header { name: header, .. } if template.has_header(header) => {
+            Err(format!("credential {name} stands in the header {}, which the tool sets itself", quote(header)))
+        }
+        Placement::Header { .. } | Placement::Bearer => Ok(()),
+    }
+}
+
+/// Reads tools one after the other.
+struct ToolReader<'c, 'w> {
+    env: Env<'c>,
+    limits: &'c Limits,
+    credentials: Credentials<'w>,
+    /// Names taken so far.
+    names: HashSet<&'w str>,
+    problems: &'c mut Problems,
+    warnings: &'c mut Problems,
+}
+
+impl<'w> ToolReader<'_, 'w> {
+    fn tool(&mut self, written: &'w ToolWritten<'_>) -> Option<(Tool, ToolRule)> {
+        let name = written.name.and_then(|name| self.name(name));
+        let input = input::read(written.input, self.problems);
+        let (recipe, node, credential, timeout) = match written.recipe.as_ref()? {
+            RecipeWritten::Http(http) => {
+                let template = self.http(http, written.allow_dash);
+                let credential = http.credential.map(|name| self.credentials.for_tool(name, template.as_ref(), self.problems));
+                (template.map(Recipe::Http), http.node, credential, http.timeout)
+            }
+            RecipeWritten::Exec(exec) => (self.exec(exec, written.allow_dash).map(Recipe::Exec), exec.node, None, exec.timeout),
+        };
+        let timeout = self.timeout(written.timeout, timeout);
+        let (recipe, input) = (recipe?, input?);
+        self.placeholders(&recipe, node, &input);
+        let (schema, input_json) = input.compiled?;
+        let tool = Tool {
+            name: name?.to_owned(),
+            title: written.title.map(str::to_owned),
+            description: written.description?.to_owned(),
+            annotations: written.annotations,
+            input: schema,
+            input_json,
+            recipe,
+        };
+        let credential = match credential {
+            Some(credential) => Some(credential?),
+            None => None,
+        };
+        Some((
+            tool,
+            ToolRule { credential, content_bytes: written.content_bytes.unwrap_or(self.limits.content_bytes), timeout },
+        ))
+    }
+
+    fn name(&mut self, name: Said<&'w str>) -> Option<&'w str> {
+        if RESERVED_NAMES.contains(&name.value) {
+            self.problems.add(name.at, format!("{} is a tool of the gateway itself", quote(name.value)));
+            return None;
+        }
+        if !self.names.insert(name.value) {
+            self.problems.add(name.at, format!("another tool is named {} already", quote(name.value)));
+            return None;
+        }
+        Some(name.value)
+    }
+
+    fn http(&mut self, http: &HttpWritten<'_>, allow_dash: Option<Said<bool>>) -> Option<HttpTemplate> {
+        if let Some(said) = allow_dash {
+            self.problems.add(said.at, "\"allow_dash\" is for \"exec\" only");
+        }
+        let url = http.url?;
+        http_template(http, url.value).map_err(|problems| self.report(http.node, problems)).ok()
+    }
+
+    fn exec(&mut self, exec: &ExecWritten<'_>, allow_dash: Option<Said<bool>>) -> Option<ExecTemplate> {
+        let env = child_env(&exec.env, self.env);
+        let path = env.iter().find(|(name, _)| name == "PATH").map_or(CHILD_PATH, |(_, value)| value);
+        if let Some(program) = exec.argv.first() {
+            self.program(*program, path);
+        }
+        let dash = if allow_dash.is_some_and(|said| said.value) { Dash::Allowed } else { Dash::Refused };
+        exec_template(exec, env, dash).map_err(|problems| self.report(exec.node, problems)).ok()
+    }
+
+    /// A program that is missing may be installed later, so this only warns. What the template refuses is not looked up.
+    fn program(&mut self, program: Said<&str>, path: &str) {
+        let name = program.value;
+        let relative = name.contains('/') && !name.starts_with('/');
+        if name.is_empty() || name.contains(['{', '}']) || relative {
+            return;
+        }
+        let folders = path.split(':').filter(|folder| folder.starts_with('/'));
+        let found = if name.starts_with('/') {
+            is_program(Path::new(name))
+        } else {
+            folders.map(Path::new).any(|folder| is_program(&folder.join(name)))
+        };
+        if !found {
+            let place = if name.starts_with('/') { "there".to_owned() } else { format!("in {path}") };
+            self.warnings.add(program.at, format!("no program {} {place}", quote(name)));
+        }
+    }
+
+    /// Templates name the member that is wrong (`url: …`, `argv[2]: …`); here it becomes a place.
+    fn report(&mut self, node: &Node, problems: Vec<String>) {
+        for problem in problems {
+            let (at, text) = locate(node, &problem);
+            self.problems.add(at, text);
+        }
+    }
+
+    /// Every placeholder is an argument, every argument is used, and what has no meaning without one is required.
+    fn placeholders(&mut self, recipe: &Recipe, node: &Node, input: &Input<'_>) {
+        let names = recipe.names();
+        let place = |name: &str| node.find_text(&[&format!("{{{name}}}"), &format!("{{+{name}}}")]).unwrap_or(node.at);
+        let declared = |name: &str| input.properties.iter().any(|property| property.key == name);
+        for name in names.used().filter(|name| !declared(name)) {
+            self.problems.add(place(name), format!("placeholder {{{name}}} is no property of \"input\""));
+        }
+        for name in names.required().filter(|name| declared(name) && !input.required.contains(name)) {
+            let why = "its place cannot be left out";
+            self.problems.add(place(name), format!("placeholder {{{name}}} needs its argument in \"required\": {why}"));
+        }
+        for property in input.properties.iter().filter(|property| !names.used().any(|name| name == property.key)) {
+            self.problems.add(property.key_at, "no placeholder uses this argument");
+        }
+    }
+
+    fn timeout(&mut self, beside: Option<Said<Duration>>, inside: Option<Said<Duration>>) -> Duration {
+        if let (Some(_), Some(inside)) = (beside, inside) {
+            self.problems.add(inside.at, "\"timeout_s\" is said twice for this tool");
+        }
+        beside.or(inside).map_or(self.limits.call_timeout, |said| said.value)
+    }
+}
+
+fn is_program(path: &Path) -> bool {
+    fs::metadata(path).is_ok_and(|found| found.is_file() && found.permissions().mode() & 0o111 != 0)
+}
+
+/// The whole environment of a child: three defaults, then what the tool says, which overrides.
+fn child_env(written: &[(Said<&str>, &str)], env: Env<'_>) -> Vec<(String, String)> {
+    let home = env("HOME").and_then(|home| home.into_string().ok()).filter(|home| home.starts_with('/'));
+    let defaults = [
+        ("PATH".to_owned(), CHILD_PATH.to_owned()),
+        ("HOME".to_owned(), home.unwrap_or_else(|| "/".to_owned())),
+        ("LANG".to_owned(), CHILD_LANG.to_owned()),
+    ];
+    let own = written.iter().map(|(name, value)| (name.value.to_owned(), (*value).to_owned()));
+    let kept = defaults.into_iter().filter(|(name, _)| !written.iter().any(|(own, _)| own.value == name));
+    kept.chain(own).collect()
+}
+
+/// Where in `node` a problem of the form `member: what` or `member[2]: what` belongs, and what it says there.
+fn locate<'p>(node: &Node, problem: &'p str) -> (usize, &'p str) {
+    let word_end = problem.find(|byte: char| !byte.is_ascii_lowercase()).unwrap_or(problem.len());
+    let (word, rest) = problem.split_at(word_end);
+    let Some(member) = node.member(word) else { return (node.at, problem) };
+    let element = rest.strip_prefix('[').and_then(|rest| rest.split_once(']'));
+    match element.and_then(|(index, rest)| Some((member.node.elements()?.get(index.parse::<usize>().ok()?)?, rest))) {
+        Some((element, rest)) => (element.at, rest.trim_start_matches([':', ' '])),
+        None => (member.node.at, rest.trim_start_matches([':', ' '])),
+    }
+}
+
+fn http_template(http: &HttpWritten<'_>, url: &str) -> Result<HttpTemplate, Vec<String>> {
+    HttpTemplate::new(&HttpParts {
+        method: http.method.unwrap_or("GET").to_owned(),
+        url: url.to_owned(),
+        query: owned(&http.query),
+        headers: owned(&http.headers),
+        body: http.body.as_ref().map(|body| match body {
+            BodyWritten::Json(node) => BodyParts::Json(node.to_value()),
+            BodyWritten::Text(text) => BodyParts::Text((*text).to_owned()),
+            BodyWritten::Form(pairs) => BodyParts::Form(owned(pairs)),
+        }),
+        select: http.select.iter().map(|said| said.value.to_owned()).collect(),
+    })
+}
+
+fn exec_template(exec: &ExecWritten<'_>, env: Vec<(String, String)>, dash: Dash) -> Result<ExecTemplate, Vec<String>> {
+    ExecTemplate::new(&ExecParts {
+        argv: exec.argv.iter().map(|said| said.value.to_owned()).collect(),
+        env,
+        cwd: exec.cwd.clone().unwrap_or_else(|| PathBuf::from("/")),
+        dash,
+    })
+}
+
+fn owned(pairs: &[(Said<&str>, &str)]) -> Vec<(String, String)> {
+    pairs.iter().map(|(name, value)| (name.value.to_owned(), (*value).to_owned())).collect()
+}

@@ -1,0 +1,321 @@
+//! Whole configurations: what loads and what it means, what does not and every line that says why.
+
+mod meant;
+mod written;
+
+use std::ffi::OsString;
+use std::net::IpAddr;
+use std::os::unix::fs::PermissionsExt;
+
+use super::*;
+use crate::action::Action;
+use crate::action::http::Scheme;
+use crate::mcp::listing::ToolAnnotations;
+use crate::policy::rules::{CredentialRule, Network, Placement, Scope};
+
+fn no_env(_: &str) -> Option<OsString> {
+    None
+}
+
+fn parse(text: &str) -> Result<Config, ConfigError> {
+    Config::parse(Path::new("c.json"), text, &no_env)
+}
+
+#[track_caller]
+fn check_ok(text: &str) -> Config {
+    match parse(text) {
+        Ok(config) => config,
+        Err(error) => panic!("{text}\nis refused:\n{error}"),
+    }
+}
+
+/// Every line, without the file's name.
+#[track_caller]
+fn check_errors(text: &str, expected: &[&str]) {
+    let error = parse(text).expect_err(text);
+    let lines: Vec<&str> = error.lines.iter().map(|line| line.strip_prefix("c.json:").unwrap()).collect();
+    assert_eq!(lines, expected, "{text}");
+    assert_eq!(error.total, expected.len(), "{text}");
+}
+
+#[track_caller]
+fn check_warnings(text: &str, expected: &[&str]) {
+    let config = check_ok(text);
+    let lines: Vec<&str> = config.warnings.iter().map(|line| line.strip_prefix("c.json:").unwrap()).collect();
+    assert_eq!(lines, expected, "{text}");
+}
+
+/// One tool around `rest`, which begins in column 41 of line 1.
+fn tool(rest: &str) -> String {
+    format!(r#"{{"tools":[{{"name":"t","description":"d",{rest}}}]}}"#)
+}
+
+/// A tool with a credential: the URL it goes to and the members of the credential beside `from`.
+fn with_credential(url: &str, rest: &str) -> String {
+    format!(
+        r#"{{"tools":[{{"name":"t","description":"d","http":{{"url":"{url}","credential":"k"}}}}],
+"credentials":{{"k":{{"from":{{"env":"K"}}{rest}}}}}}}"#
+    )
+}
+
+/// DESIGN's example without what this version does not carry out, and with every other key there is.
+pub(super) const FULL: &str = r#"{
+  "$schema": "https://example.com/schema.json",
+  "session": {"on_malformed": "continue", "grace_ms": 500},
+  "limits": {"line_in_bytes": 1048576, "content_bytes": 65536, "calls": 32, "workers": 8, "call_timeout_s": 20.5},
+  "log": {"level": "debug", "format": "json", "file": "/var/log/tidegate.log"},
+  "journal": {"sync": "intents"},
+  "state_dir": "/var/lib/tg",
+  "networks": ["10.0.0.0/24", "fd00::/8"],
+  "credentials": {
+    "github":  {"from": {"env": "GITHUB_TOKEN"}, "as": {"bearer": {}}, "for": [{"host": "api.github.com", "paths": ["/repos/"]}]},
+    "web_key": {"from": {"file": "/etc/tidegate/web.key"}, "as": {"header": {"name": "X-Api-Key", "prefix": "Key "}},
+                "for": [{"host": "localhost", "port": 8080, "scheme": "http"}]}
+  },
+  "tools": [
+    {"name": "list_issues", "title": "Issues", "description": "Open issues of a repository",
+     "annotations": {"readOnlyHint": true, "destructiveHint": false, "idempotentHint": true, "openWorldHint": true},
+     "input": {"type": "object", "properties": {"repo": {"type": "string"}, "page": {"type": "integer", "minimum": 1}}, "required": ["repo"]},
+     "http": {"method": "GET", "url": "https://api.github.com/repos/{+repo}/issues", "query": {"per_page": "50", "page": "{page}"},
+              "headers": {"accept": "application/json"}, "credential": "github", "select": ["/*/number", "/*/title"], "timeout_s": 30},
+     "content_bytes": 8192, "confirm": "never"},
+    {"name": "save", "description": "Save", "timeout_s": 0.5,
+     "input": {"type": "object", "properties": {"x": {"type": "number"}}},
+     "http": {"method": "POST", "url": "http://localhost:8080/x", "body": {"json": {"z": "{x}", "a": [1.50]}}, "credential": "web_key"}},
+    {"name": "note", "description": "Note", "http": {"method": "POST", "url": "https://example.com/", "body": {"text": "hello"}}},
+    {"name": "form", "description": "Form", "http": {"method": "POST", "url": "https://example.com/", "body": {"form": {"a": "b"}}}},
+    {"name": "disk", "description": "Disk use", "allow_dash": true,
+     "input": {"type": "object", "properties": {"path": {"type": "string"}}},
+     "exec": {"argv": ["sh", "{path}"], "env": {"LANG": "C", "EXTRA": "1"}, "cwd": "/tmp", "timeout_s": 10}}
+  ]
+}"#;
+
+#[test]
+fn every_key_means_what_it_says() {
+    let config = check_ok(FULL);
+    assert_eq!(config.source, Some("c.json".into()));
+    assert_eq!(config.session, SessionRules { on_malformed: OnMalformed::Continue, grace: Duration::from_millis(500) });
+    let limits = Limits {
+        line_in_bytes: 1 << 20,
+        content_bytes: 65536,
+        calls: 32,
+        workers: 8,
+        call_timeout: Duration::from_millis(20_500),
+    };
+    assert_eq!(config.limits, limits);
+    let file = Some("/var/log/tidegate.log".into());
+    assert_eq!(config.log, LogRules { level: log::LevelFilter::Debug, format: Format::Json, file });
+    assert_eq!(config.journal, JournalRules { sync: SyncMode::Intents });
+    assert_eq!(config.state_dir, Path::new("/var/lib/tg"));
+    let network = |address: &str, prefix| Network { address: address.parse::<IpAddr>().unwrap(), prefix };
+    assert_eq!(config.networks.ranges, [network("10.0.0.0", 24), network("fd00::", 8)]);
+    let sources = [
+        ("github".to_owned(), Source::Env("GITHUB_TOKEN".to_owned())),
+        ("web_key".to_owned(), Source::File("/etc/tidegate/web.key".into())),
+    ];
+    assert_eq!(config.credentials, sources);
+    assert_eq!(config.warnings, Vec::<String>::new());
+    let names: Vec<&str> = config.tools.iter().map(|(tool, _)| tool.name.as_str()).collect();
+    assert_eq!(names, ["list_issues", "save", "note", "form", "disk"]);
+}
+
+#[test]
+fn tools_carry_their_terms() {
+    let config = check_ok(FULL);
+    let [(issues, issue_rule), (_, save_rule), _, _, (_, disk_rule)] = &config.tools[..] else { panic!() };
+    assert_eq!((issues.title.as_deref(), issues.description.as_str()), (Some("Issues"), "Open issues of a repository"));
+    let hints =
+        ToolAnnotations { read_only: Some(true), destructive: Some(false), idempotent: Some(true), open_world: Some(true) };
+    assert_eq!(issues.annotations, hints);
+    assert_eq!(
+        issues.input_json,
+        r#"{"type":"object","properties":{"repo":{"type":"string"},"page":{"type":"integer","minimum":1}},"required":["repo"],"additionalProperties":false}"#
+    );
+    assert_eq!((issue_rule.content_bytes, issue_rule.timeout), (8192, Duration::from_secs(30)));
+    assert_eq!((save_rule.content_bytes, save_rule.timeout), (65536, Duration::from_millis(500)));
+    assert_eq!(disk_rule.timeout, Duration::from_secs(10));
+    let github = CredentialRule {
+        name: "github".to_owned(),
+        placement: Placement::Bearer,
+        scopes: vec![Scope {
+            scheme: Scheme::Https,
+            host: "api.github.com".to_owned(),
+            port: 443,
+            paths: vec!["/repos/".to_owned()],
+        }],
+    };
+    assert_eq!(issue_rule.credential.as_deref(), Some(&github));
+    let web_key = CredentialRule {
+        name: "web_key".to_owned(),
+        placement: Placement::Header { name: "x-api-key".to_owned(), prefix: "Key ".to_owned() },
+        scopes: vec![Scope { scheme: Scheme::Http, host: "localhost".to_owned(), port: 8080, paths: vec![] }],
+    };
+    assert_eq!(save_rule.credential.as_deref(), Some(&web_key));
+    assert_eq!(disk_rule.credential, None);
+}
+
+#[track_caller]
+fn action(config: &Config, name: &str, arguments: &str) -> Action {
+    config.tools.iter().find(|(tool, _)| tool.name == name).unwrap().0.action(arguments).unwrap()
+}
+
+#[test]
+fn recipes_fill_as_configured() {
+    let config = check_ok(FULL);
+    let Action::Http(issues) = action(&config, "list_issues", r#"{"repo":"a/b","page":2}"#) else { panic!() };
+    assert_eq!(
+        (issues.method.as_str(), issues.url().as_str()),
+        ("GET", "https://api.github.com/repos/a/b/issues?per_page=50&page=2")
+    );
+    assert_eq!(issues.headers, [("accept".to_owned(), "application/json".to_owned())]);
+    assert_eq!(issues.select, ["/*/number", "/*/title"]);
+    let Action::Http(note) = action(&config, "note", "{}") else { panic!() };
+    assert_eq!(note.body.unwrap().bytes, b"hello");
+    let Action::Http(form) = action(&config, "form", "{}") else { panic!() };
+    assert_eq!(form.body.unwrap().bytes, b"a=b");
+    let Action::Exec(disk) = action(&config, "disk", r#"{"path":"-x"}"#) else { panic!() };
+    assert_eq!(disk.argv, ["sh", "-x"]);
+    assert_eq!(disk.cwd, Path::new("/tmp"));
+    let env = [("PATH", "/usr/local/bin:/usr/bin:/bin"), ("HOME", "/"), ("LANG", "C"), ("EXTRA", "1")];
+    assert_eq!(disk.env, env.map(|(name, value)| (name.to_owned(), value.to_owned())));
+}
+
+#[test]
+fn an_empty_object_is_every_default() {
+    let config = check_ok("{}");
+    let nothing = Config::unconfigured(&no_env);
+    assert_eq!(nothing.source, None);
+    assert_eq!(Config { source: None, ..config }.session, nothing.session);
+    for config in [check_ok(" {\n} \r\n"), nothing] {
+        assert_eq!(config.session, SessionRules { on_malformed: OnMalformed::Close, grace: GRACE });
+        assert_eq!(config.limits, Limits::default());
+        assert_eq!(config.log, LogRules { level: log::LevelFilter::Info, format: Format::Text, file: None });
+        assert_eq!(config.journal.sync, SyncMode::All);
+        assert_eq!(config.state_dir, Path::new("/var/lib/tidegate"));
+        assert!(config.networks.ranges.is_empty() && config.credentials.is_empty() && config.tools.is_empty());
+        assert_eq!(config.warnings, Vec::<String>::new());
+    }
+}
+
+#[test]
+fn state_and_home_come_from_the_environment() {
+    for (pairs, expected) in [
+        (&[("XDG_STATE_HOME", "/x"), ("HOME", "/h")][..], "/x/tidegate"),
+        (&[("XDG_STATE_HOME", "x"), ("HOME", "/h")], "/h/.local/state/tidegate"),
+        (&[("XDG_STATE_HOME", ""), ("HOME", "/h")], "/h/.local/state/tidegate"),
+        (&[("HOME", "h")], "/var/lib/tidegate"),
+        (&[], "/var/lib/tidegate"),
+    ] {
+        let env = |name: &str| pairs.iter().find(|(key, _)| *key == name).map(|(_, value)| OsString::from(value));
+        let text = tool(r#""exec":{"argv":["sh"]}"#);
+        let config = Config::parse(Path::new("c.json"), &text, &env).unwrap();
+        assert_eq!(config.state_dir, Path::new(expected));
+        let Action::Exec(exec) = action(&config, "t", "{}") else { panic!() };
+        let home = env("HOME").filter(|home| home == "/h").map_or("/".to_owned(), |home| home.into_string().unwrap());
+        assert_eq!(exec.env[1], ("HOME".to_owned(), home));
+    }
+}
+
+/// DESIGN section 9, as it stands there.
+const DESIGN: &str = r#"{
+  "session": {"on_malformed": "close", "grace_ms": 1000},
+  "limits": {"line_in_bytes": 4194304, "content_bytes": 32768, "calls": 64, "workers": 16, "call_timeout_s": 50},
+  "log": {"level": "info", "format": "text"},
+  "journal": {"sync": "all", "keep_days": 30},
+  "approvals": {"order": ["client", "operator", "command"], "timeout_s": 50, "command": ["approve-on-phone"]},
+  "networks": ["10.0.0.0/24"],
+  "credentials": {
+    "github":  {"from": {"env": "GITHUB_TOKEN"}, "as": {"bearer": {}}, "for": [{"host": "api.github.com", "paths": ["/repos/"]}]},
+    "web_key": {"from": {"file": "/etc/tidegate/web.key"}}
+  },
+  "hosts": {"web1": {"address": "10.0.0.5", "port": 22, "user": "deploy", "auth": {"key": "web_key"},
+                     "host_key": "strict", "known_hosts": "/etc/tidegate/known_hosts"}},
+  "tools": [
+    {"name": "list_issues", "description": "Open issues of a repository",
+     "input": {"type": "object", "properties": {"repo": {"type": "string"}, "page": {"type": "integer", "minimum": 1}}, "required": ["repo"]},
+     "http": {"method": "GET", "url": "https://api.github.com/repos/{+repo}/issues", "query": {"per_page": "50", "page": "{page}"},
+              "credential": "github", "select": ["/*/number", "/*/title"]}},
+    {"name": "restart", "description": "Restart a service on web1", "confirm": "ask",
+     "input": {"type": "object", "properties": {"unit": {"enum": ["app", "worker"]}}, "required": ["unit"]},
+     "ssh": {"host": "web1", "argv": ["sudo", "systemctl", "restart", "{unit}"]}},
+    {"name": "disk", "description": "Disk use", "exec": {"argv": ["df", "-h"], "timeout_s": 10}}
+  ],
+  "builtin": {"http_request": {"allow": [{"host": "api.example.com", "methods": ["GET"], "paths": ["/v1/"]}]},
+              "ssh_exec": {"hosts": ["web1"], "allow": [["uptime"], ["journalctl", "-u", "*", "-n", "*"]]}},
+  "servers": {"files": {"command": ["mcp-server-files", "/srv"], "tools": {"allow": ["read_*"], "confirm": {"write_*": "ask"}}}}
+}"#;
+
+#[test]
+fn the_example_of_the_design_lacks_only_what_is_to_come() {
+    let lacking = |key: &str| format!("\"{key}\" is not supported by this version");
+    check_errors(
+        DESIGN,
+        &[
+            &format!("5:30: /journal/keep_days: {}", lacking("keep_days")),
+            &format!("6:3: /approvals: {}", lacking("approvals")),
+            &format!("12:3: /hosts: {}", lacking("hosts")),
+            &format!("19:80: /tools/1/confirm: \"confirm\": {}", lacking("ask")),
+            &format!("21:6: /tools/1/ssh: {}", lacking("ssh")),
+            &format!("24:3: /builtin: {}", lacking("builtin")),
+            &format!("26:3: /servers: {}", lacking("servers")),
+        ],
+    );
+}
+
+#[test]
+fn the_example_of_the_design_loads_without_it() {
+    let mut value: serde_json::Value = serde_json::from_str(DESIGN).unwrap();
+    let top = value.as_object_mut().unwrap();
+    for later in ["approvals", "hosts", "builtin", "servers"] {
+        top.remove(later).unwrap();
+    }
+    top["journal"].as_object_mut().unwrap().remove("keep_days").unwrap();
+    top["tools"].as_array_mut().unwrap().remove(1);
+    let config = check_ok(&format!("{value:#}"));
+    assert_eq!(config.limits, Limits::default());
+    let names: Vec<&str> = config.tools.iter().map(|(tool, _)| tool.name.as_str()).collect();
+    assert_eq!(names, ["list_issues", "disk"]);
+    assert_eq!(config.tools[1].1.timeout, Duration::from_secs(10));
+    assert_eq!(config.warnings.len(), 1, "{:?}", config.warnings);
+    assert!(config.warnings[0].ends_with("/credentials/web_key: no tool uses this credential"), "{:?}", config.warnings);
+}
+
+#[test]
+fn many_problems_are_counted() {
+    let keys: Vec<String> = (0..25).map(|index| format!("\"key{index}\":1")).collect();
+    let error = parse(&format!("{{{}}}", keys.join(",\n"))).unwrap_err();
+    assert_eq!((error.lines.len(), error.total), (PROBLEMS_SHOWN, 25));
+    let text = error.to_string();
+    assert!(text.starts_with("c.json:1:2: /key0: unknown key, expected one of"), "{text}");
+    assert!(text.ends_with("\nand 5 more problems"), "{text}");
+    let twenty = parse(&format!("{{{}}}", keys[..20].join(",\n"))).unwrap_err().to_string();
+    assert_eq!(twenty.lines().count(), 20);
+    let flood = format!("{{{}}}", "\"a\":1,".repeat(20_000).trim_end_matches(','));
+    assert_eq!(parse(&flood).unwrap_err().total, 20_000);
+}
+
+#[test]
+fn long_names_are_cut_and_escaped() {
+    let error = parse(&format!(r#"{{"{}\u001b[2J":1}}"#, "k".repeat(58))).unwrap_err().to_string();
+    assert!(error.starts_with(&format!("c.json:1:2: /{}\\u{{1b}}[…: unknown key", "k".repeat(58))), "{error}");
+}
+
+#[test]
+fn files_are_read_and_named() {
+    let path = std::env::temp_dir().join(format!("tidegate-config-load-{}.json", std::process::id()));
+    let write = |bytes: &[u8], mode: u32| {
+        std::fs::write(&path, bytes).unwrap();
+        std::fs::set_permissions(&path, std::fs::Permissions::from_mode(mode)).unwrap();
+    };
+    let load = || Config::load(&path, &no_env);
+    let name = path.display();
+    write(b"{}", 0o600);
+    assert_eq!(load().unwrap().source.as_ref(), Some(&path));
+    write(b"{\n \"\xc3\xa9\xff\"}", 0o600);
+    assert_eq!(load().unwrap_err().to_string(), format!("{name}:2:4: expected UTF-8"));
+    write(b"{}", 0o666);
+    let advice = format!("{name}: others may write it (mode 0666); run chmod go-w on it");
+    assert_eq!(load().unwrap_err().to_string(), advice);
+    std::fs::remove_file(&path).unwrap();
+    assert!(load().unwrap_err().to_string().starts_with(&format!("{name}: cannot be opened: ")));
+}

@@ -1,0 +1,587 @@
+//! What is shown of an HTTP response: status, bounded headers, and as much of the body as the content limit takes.
+//!
+//! The body passes the budget sink, redacted before anything is kept. JSON is shown as JSON with its digits, text as text, and
+//! bytes that are neither are described or given as base64; nothing is guessed into text, and nothing is cut without saying so.
+//!
+//! Structured: `{status, headers, headers_left_out?, body, bytes, truncated, incomplete?, notes?}`. Instead of `body`, an array
+//! too large has `items` (the first ones), `shown` and `items_total`; bytes in an unknown character set have `base64`; binary
+//! media have `body: null` and `described`. `bytes` counts the body as it came.
+
+pub mod headers;
+pub mod media;
+pub mod select;
+
+use std::sync::Arc;
+
+use base64::prelude::{BASE64_STANDARD, Engine};
+use serde_json::value::RawValue;
+
+use crate::limits::{CHUNK_BYTES, JSON_BODY_BYTES};
+use crate::outcome::budget::{Kept, Sink, payload_bytes};
+use crate::outcome::http::headers::Listing;
+use crate::outcome::http::media::{Charset, Kind, Media};
+use crate::outcome::http::select::{Select, pick};
+use crate::outcome::result::{Code, Executed, Outcome, headline};
+use crate::secret::Redactor;
+use crate::wire::escape::{compact, escaped_len, to_line};
+
+/// JSON nested deeper is shown as text: parsers of common clients stop not far above it.
+const JSON_DEPTH: usize = 64;
+
+/// Says how to get what was cut.
+const NARROW: &str = "the body was cut; narrow the request, page through it, or select fewer members";
+
+/// The head of a response, as it came.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Head {
+    /// The status code.
+    pub status: u16,
+    /// The registered phrase of the status; the peer's own words are not shown.
+    pub reason: &'static str,
+    /// Header fields in order, names lower case.
+    pub headers: Vec<(String, Vec<u8>)>,
+}
+
+/// How the body ended.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Ending {
+    /// All of it came.
+    Whole,
+    /// It did not; why, in one sentence.
+    Cut {
+        /// The code of the outcome.
+        code: Code,
+        /// `the response is incomplete, N of M bytes came, then …`.
+        message: String,
+    },
+}
+
+/// Takes a response and makes its outcome.
+pub struct Shown {
+    status: u16,
+    reason: &'static str,
+    listing: Listing,
+    media: Media,
+    select: Select,
+    sink: Sink,
+    bytes: u64,
+    /// Serialised bytes the body may take in each copy.
+    budget: usize,
+}
+
+/// The body, ready to be put into both renderings.
+struct Body {
+    /// Members of the structured object.
+    members: String,
+    /// The plain rendering.
+    text: String,
+    truncated: bool,
+    notes: Vec<String>,
+}
+
+impl Shown {
+    /// For the response that begins with `head`; `content_bytes` is for both copies together.
+    pub fn new(head: Head, select: &[String], redactor: &Arc<Redactor>, content_bytes: usize) -> Self {
+        let payload = payload_bytes(content_bytes);
+        let listing = headers::list(&head.headers, redactor, payload / 8);
+        let value = |wanted: &str| {
+            let found = head.headers.iter().find(|(name, _)| name == wanted);
+            found.map(|(_, value)| headers::text(value, redactor))
+        };
+        let media = Media::new(value("content-type").as_deref(), value("content-encoding").as_deref());
+        let budget = payload - listing.json.len();
+        let keep = match media.kind {
+            Kind::Binary => 0,
+            // Head and tail together hold a body of this size whole, so that it can be parsed, decoded or encoded.
+            Kind::Json | Kind::Text | Kind::Opaque => budget.max(JSON_BODY_BYTES / 2),
+        };
+        // A failure is shown as it is: a selection made for the good answer would hide its reason.
+        let select = Select::new(if head.status < 400 { select } else { &[] });
+        Shown {
+            status: head.status,
+            reason: head.reason,
+            listing,
+            media,
+            select,
+            sink: Sink::new(redactor, keep),
+            bytes: 0,
+            budget,
+        }
+    }
+
+    /// Takes at most 64 KiB of the body.
+    pub fn write(&mut self, chunk: &[u8]) {
+        self.bytes += chunk.len() as u64;
+        match self.media.charset {
+            Charset::Windows1252 if self.media.kind != Kind::Binary => {
+                let text: String = chunk.iter().map(|byte| media::windows_1252(*byte)).collect();
+                text.as_bytes().chunks(CHUNK_BYTES).for_each(|chunk| self.sink.write(chunk));
+            }
+            Charset::Windows1252 | Charset::Utf8 | Charset::Assumed | Charset::Unknown(_) => self.sink.write(chunk),
+        }
+    }
+
+    /// Bytes of the body so far.
+    pub fn bytes(&self) -> u64 {
+        self.bytes
+    }
+
+    /// Makes the outcome: `target_error` for a status of 400 and above, the ending's code if the body was cut, executed: yes.
+    /// `None` if `cancelled` said so meanwhile.
+    pub fn finish(self, ending: Ending, cancelled: &dyn Fn() -> bool) -> Option<Outcome> {
+        let Shown { status, reason, listing, media, select, sink, bytes, budget } = self;
+        let (kept, _) = sink.finish();
+        let body =
+            Shaper { media: &media, select: &select, bytes, budget, whole: ending == Ending::Whole, cancelled }.shape(&kept)?;
+        let label = if bytes == 0 { "no body".to_owned() } else { format!("{}, {bytes} bytes", media.label()) };
+        let first = format!("HTTP {status} {reason}{}{label}", if reason.is_empty() { "" } else { ", " });
+        let (code, first) = match &ending {
+            Ending::Cut { code, message } => (Some(*code), headline(*code, Executed::Yes, message) + "\n" + &first),
+            Ending::Whole if status >= 400 => (Some(Code::TargetError), headline(Code::TargetError, Executed::Yes, &first)),
+            Ending::Whole => (None, first),
+        };
+        let truncated = body.truncated || code.is_some_and(|code| code != Code::TargetError);
+        let structured = structured(status, &listing, &body, bytes, truncated, &ending);
+        let text = text(first, &listing, body);
+        Some(Outcome {
+            code,
+            executed: Executed::Yes,
+            text,
+            structured: Some(structured),
+            truncated,
+            bytes,
+            next_cursor: None,
+            ended: None,
+        })
+    }
+}
+
+fn structured(status: u16, listing: &Listing, body: &Body, bytes: u64, truncated: bool, ending: &Ending) -> String {
+    let mut out = format!("{{\"status\":{status},\"headers\":{}", listing.json);
+    if listing.left_out > 0 {
+        out.push_str(&format!(",\"headers_left_out\":{}", listing.left_out));
+    }
+    out.push_str(&format!(",{},\"bytes\":{bytes},\"truncated\":{truncated}", body.members));
+    if let Ending::Cut { message, .. } = ending {
+        out.push_str(&format!(",\"incomplete\":{}", to_line(message)));
+    }
+    if !body.notes.is_empty() {
+        out.push_str(&format!(",\"notes\":{}", to_line(&body.notes)));
+    }
+    out.push('}');
+    out
+}
+
+fn text(first: String, listing: &Listing, body: Body) -> String {
+    let mut lines = vec![first];
+    lines.extend(listing.notable.iter().cloned());
+    if !body.text.is_empty() {
+        lines.push(body.text);
+    }
+    lines.extend(body.notes.iter().map(|note| format!("[tidegate: {note}]")));
+    if listing.left_out > 0 {
+        lines.push(format!("[tidegate: {} header fields left out]", listing.left_out));
+    }
+    lines.join("\n")
+}
+
+/// Decides in which form a body is shown.
+struct Shaper<'a> {
+    media: &'a Media,
+    select: &'a Select,
+    bytes: u64,
+    budget: usize,
+    whole: bool,
+    cancelled: &'a dyn Fn() -> bool,
+}
+
+impl Shaper<'_> {
+    fn shape(&self, kept: &Kept) -> Option<Body> {
+        if self.bytes == 0 {
+            return Some(Body { members: "\"body\":null".into(), text: String::new(), truncated: false, notes: vec![] });
+        }
+        Some(match (self.media.kind, &self.media.charset) {
+            (Kind::Binary, _) => self.described("not text"),
+            (Kind::Json | Kind::Text | Kind::Opaque, Charset::Unknown(name)) => {
+                self.encoded(kept, &format!("the character set {name} is not known here"))
+            }
+            (Kind::Json, _) => match self.json(kept) {
+                Ok(body) => body,
+                Err(_) if (self.cancelled)() => return None,
+                Err(note) => self.text(kept, note),
+            },
+            (Kind::Text, _) => self.text(kept, None),
+            (Kind::Opaque, _) => self.opaque(kept),
+        })
+    }
+
+    /// The body as JSON; otherwise why not, unless that is said elsewhere.
+    fn json(&self, kept: &Kept) -> Result<Body, Option<String>> {
+        if !self.whole {
+            return Err(None);
+        }
+        let unselected = if self.select.is_all() { "" } else { ", so nothing was selected" };
+        let bytes = kept.whole().ok_or_else(|| Some(format!("the JSON is larger than {JSON_BODY_BYTES} bytes{unselected}")))?;
+        let Ok(text) = str::from_utf8(&bytes) else { return Err(None) };
+        let mut notes = Vec::new();
+        let text = text.strip_prefix('\u{feff}').map_or(text, |rest| {
+            notes.push("a byte order mark before the JSON was dropped".to_owned());
+            rest
+        });
+        let document: &RawValue =
+            serde_json::from_str(text).map_err(|_| Some(format!("the body is not valid JSON{unselected}")))?;
+        if !is_shallow(document.get()) {
+            return Err(Some(format!("the JSON is nested deeper than {JSON_DEPTH} levels{unselected}")));
+        }
+        if (self.cancelled)() {
+            return Err(None);
+        }
+        let mut out = String::new();
+        let replaced = pick(document, self.select, &mut out).unwrap_or_else(|| {
+            let replaced = compact(document.get(), &mut out);
+            if !matches!(out.as_str(), "[]" | "{}") {
+                notes.push("`select` names nothing in this body; all of it is shown".to_owned());
+            }
+            replaced
+        });
+        if replaced > 0 {
+            notes.push(format!("{replaced} halves of surrogate pairs stand as U+FFFD"));
+        }
+        if (self.cancelled)() { Err(None) } else { Ok(self.fitted(out, notes)) }
+    }
+
+    /// Valid, compact JSON, cut to the budget.
+    fn fitted(&self, json: String, mut notes: Vec<String>) -> Body {
+        if cost(&json) <= 2 * self.budget {
+            return Body { members: format!("\"body\":{json}"), text: json, truncated: false, notes };
+        }
+        if let Some((items, shown, total)) = self.items(&json) {
+            notes.push(format!(
+                "the first {shown} of {total} items are shown; narrow the request, page through it, or select fewer members"
+            ));
+            let members = format!("\"items\":{items},\"shown\":{shown},\"items_total\":{total}");
+            return Body { members, text: items, truncated: true, notes };
+        }
+        let mut sink = Sink::new(&Arc::new(Redactor::none()), self.budget);
+        json.as_bytes().chunks(CHUNK_BYTES).for_each(|chunk| sink.write(chunk));
+        let (kept, bytes) = sink.finish();
+        let text = kept.capture(bytes, self.budget).text();
+        notes.push("the JSON does not fit and is shown as text".to_owned());
+        notes.push(NARROW.to_owned());
+        Body { members: format!("\"body\":{}", to_line(&text)), text, truncated: true, notes }
+    }
+
+    /// The first elements of an array that fit, how many these are, and of how many.
+    fn items(&self, json: &str) -> Option<(String, usize, usize)> {
+        let elements: Vec<&RawValue> = serde_json::from_str(json).ok()?;
+        let (mut items, mut shown, mut spent) = ("[".to_owned(), 0, cost("[]"));
+        for element in &elements {
+            spent += cost(element.get()) + cost(",");
+            if spent > 2 * self.budget {
+                break;
+            }
+            if shown > 0 {
+                items.push(',');
+            }
+            items.push_str(element.get());
+            shown += 1;
+        }
+        items.push(']');
+        (shown > 0).then_some((items, shown, elements.len()))
+    }
+
+    fn text(&self, kept: &Kept, note: Option<String>) -> Body {
+        let capture = kept.capture(self.bytes, self.budget);
+        if capture.not_utf8 > 0 && self.media.charset != Charset::Utf8 {
+            return self.encoded(kept, "no character set is declared and it is not UTF-8");
+        }
+        let mut notes: Vec<String> = note.into_iter().collect();
+        if capture.not_utf8 > 0 {
+            notes.push(format!("{} bytes were not UTF-8 and stand as U+FFFD", capture.not_utf8));
+        }
+        if capture.is_cut() {
+            notes.push(NARROW.to_owned());
+        }
+        let text = capture.text();
+        Body { members: format!("\"body\":{}", to_line(&text)), text, truncated: capture.is_cut(), notes }
+    }
+
+    /// Text if the bytes look like it, else a description.
+    fn opaque(&self, kept: &Kept) -> Body {
+        let capture = kept.capture(self.bytes, self.budget);
+        if capture.not_utf8 > 0 || capture.head.contains('\0') || capture.tail.contains('\0') {
+            self.described("not text")
+        } else {
+            self.text(kept, None)
+        }
+    }
+
+    fn described(&self, what: &str) -> Body {
+        let text = format!("{}, {} bytes, {what}", self.media.label(), self.bytes);
+        Body { members: format!("\"body\":null,\"described\":{}", to_line(&text)), text, truncated: false, notes: vec![] }
+    }
+
+    /// Base64 of as many of the first bytes as fit.
+    fn encoded(&self, kept: &Kept, why: &str) -> Body {
+        let Some(bytes) = kept.whole() else {
+            let body = self.described(&format!("not shown: {why}, and base64 is given up to {JSON_BODY_BYTES} bytes"));
+            return Body { truncated: true, ..body };
+        };
+        let shown = bytes.len().min(self.budget / 4 * 3);
+        let text = BASE64_STANDARD.encode(&bytes[..shown]);
+        let truncated = shown < bytes.len();
+        let mut notes = vec![format!("{why}: the body is given as base64")];
+        if truncated {
+            notes.push(format!("the first {shown} of {} bytes are shown; narrow the request", bytes.len()));
+        }
+        Body { members: format!("\"base64\":\"{text}\""), text, truncated, notes }
+    }
+}
+
+/// What JSON takes as itself in the structured copy and inside a string in the text block.
+fn cost(json: &str) -> usize {
+    json.len() + escaped_len(json)
+}
+
+/// Whether valid JSON nests at most `JSON_DEPTH` levels.
+fn is_shallow(json: &str) -> bool {
+    let (mut depth, mut in_string, mut escaped) = (0_usize, false, false);
+    json.bytes().all(|byte| {
+        match byte {
+            _ if escaped => escaped = false,
+            b'\\' => escaped = true,
+            b'"' => in_string = !in_string,
+            b'[' | b'{' if !in_string => depth += 1,
+            b']' | b'}' if !in_string => depth -= 1,
+            _ => {}
+        }
+        depth <= JSON_DEPTH
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::{Value, json};
+
+    struct Case<'a> {
+        status: u16,
+        headers: Vec<(&'a str, String)>,
+        body: &'a [u8],
+        select: &'a [&'a str],
+        content_bytes: usize,
+        ending: Ending,
+    }
+
+    fn case<'a>(content_type: &str, body: &'a [u8]) -> Case<'a> {
+        let headers = if content_type.is_empty() { vec![] } else { vec![("content-type", content_type.to_owned())] };
+        Case { status: 200, headers, body, select: &[], content_bytes: 32 << 10, ending: Ending::Whole }
+    }
+
+    /// Also checks what holds for every outcome.
+    #[track_caller]
+    fn shown(case: &Case<'_>) -> (Outcome, Value) {
+        let reason = if case.status == 200 { "OK" } else { "Not Found" };
+        let headers = case.headers.iter().map(|(name, value)| ((*name).to_owned(), value.clone().into_bytes())).collect();
+        let select: Vec<String> = case.select.iter().map(|pointer| (*pointer).to_owned()).collect();
+        let head = Head { status: case.status, reason, headers };
+        let mut shown = Shown::new(head, &select, &Arc::new(Redactor::none()), case.content_bytes);
+        case.body.chunks(1000).for_each(|chunk| shown.write(chunk));
+        let outcome = shown.finish(case.ending.clone(), &|| false).unwrap();
+        let structured = outcome.structured.as_deref().unwrap();
+        let spent = escaped_len(&outcome.text) + 2 + structured.len();
+        assert!(spent <= case.content_bytes, "{spent} bytes of {}: {}", case.content_bytes, outcome.text);
+        let value: Value = serde_json::from_str(structured).unwrap_or_else(|error| panic!("{error}: {structured}"));
+        assert_eq!(value["truncated"], outcome.truncated);
+        assert_eq!(value["bytes"], case.body.len());
+        assert_eq!(outcome.bytes, case.body.len() as u64);
+        assert_eq!(outcome.executed, Executed::Yes);
+        (outcome, value)
+    }
+
+    #[track_caller]
+    fn check_body(content_type: &str, body: &[u8], member: &str, expected: Value, note: &str) {
+        let (outcome, value) = shown(&case(content_type, body));
+        assert_eq!(value[member], expected, "{value}");
+        assert!(!outcome.truncated, "{value}");
+        assert!(outcome.text.contains(note), "{}", outcome.text);
+        assert_eq!(value["notes"].is_null(), note.is_empty(), "{value}");
+        if let Value::String(text) = expected {
+            assert!(outcome.text.contains(&text), "{}", outcome.text);
+        }
+    }
+
+    #[test]
+    fn bodies_are_shown_as_what_they_are_r070() {
+        check_body("text/plain", b"hello", "body", json!("hello"), "");
+        check_body("text/plain; charset=utf-8", "h\u{e9}".as_bytes(), "body", json!("h\u{e9}"), "");
+        check_body("text/plain; charset=iso-8859-1", b"h\xe9 \x80", "body", json!("h\u{e9} \u{20ac}"), "");
+        check_body("text/plain; charset=gbk", b"\xc4\xe3\xba\xc3", "base64", json!("xOO6ww=="), "gbk is not known");
+        check_body("text/plain", b"\xc4\xe3\xba\xc3", "base64", json!("xOO6ww=="), "no character set is declared");
+        check_body("", b"\xc4\xe3\xba\xc3", "base64", json!("xOO6ww=="), "no character set is declared");
+        check_body("text/plain; charset=utf-8", b"a\xff", "body", json!("a\u{fffd}"), "1 bytes were not UTF-8");
+        check_body("application/json", b"\xef\xbb\xbf{\"a\": 1}", "body", json!({"a": 1}), "byte order mark");
+        check_body("application/json", b"{\"a\": \"\xff\"}", "base64", json!("eyJhIjogIv8ifQ=="), "not UTF-8");
+        check_body("application/json", b"{oops", "body", json!("{oops"), "not valid JSON");
+        check_body("application/x-own", b"text after all", "body", json!("text after all"), "");
+        check_body("image/png", b"\x89PNG", "described", json!("image/png, 4 bytes, not text"), "");
+        check_body("image/png", b"text", "body", Value::Null, "");
+        check_body("application/x-own", b"a\0b", "described", json!("application/x-own, 3 bytes, not text"), "");
+        check_body("application/json", b"", "body", Value::Null, "");
+    }
+
+    #[test]
+    fn a_rendering_stands_alone() {
+        let mut case = case("application/json", br#"{"id": 9007199254740993, "f": 1.0}"#);
+        case.headers.push(("location", "/next".into()));
+        let (outcome, _) = shown(&case);
+        assert_eq!(
+            outcome.text,
+            "HTTP 200 OK, application/json, 34 bytes\nlocation: /next\n{\"id\": 9007199254740993, \"f\": 1.0}"
+                .replace(": 9", ":9")
+                .replace(", \"f\": ", ",\"f\":")
+        );
+        assert_eq!(
+            outcome.structured.unwrap(),
+            r#"{"status":200,"headers":{"location":"/next","content-type":"application/json"},"body":{"id":9007199254740993,"f":1.0},"bytes":34,"truncated":false}"#
+        );
+        assert_eq!(outcome.code, None);
+    }
+
+    #[test]
+    fn digits_survive_whatever_their_size_r035() {
+        let body = br#"{"id":9007199254740993,"f":1.0,"e":1e2,"big":725653563933458432}"#;
+        let (outcome, _) = shown(&case("application/json", body));
+        assert!(outcome.structured.unwrap().contains(str::from_utf8(body).unwrap()));
+    }
+
+    #[test]
+    fn half_a_surrogate_pair_never_leaves_r021() {
+        let (outcome, value) = shown(&case("application/json", br#"{"a":"x\ud83d y","b":"\u0000"}"#));
+        assert_eq!(value["body"], json!({"a": "x\u{fffd} y", "b": "\0"}));
+        assert!(outcome.text.contains("1 halves of surrogate pairs"), "{}", outcome.text);
+    }
+
+    #[test]
+    fn deep_json_is_shown_as_text() {
+        for (depth, as_text) in [(JSON_DEPTH, false), (JSON_DEPTH + 1, true), (10_000, true)] {
+            let body = format!("{}\"]\\\"[\"{}", "[".repeat(depth), "]".repeat(depth));
+            let (_, value) = shown(&case("application/json", body.as_bytes()));
+            assert_eq!(value["body"].is_string(), as_text, "{depth}");
+        }
+    }
+
+    #[test]
+    fn a_large_array_shows_its_first_items_and_the_count() {
+        let body = json!((0..2000).map(|n| json!({"number": n, "title": "t\"itle"})).collect::<Vec<_>>()).to_string();
+        let (outcome, value) = shown(&case("application/json", body.as_bytes()));
+        let items = value["items"].as_array().unwrap();
+        assert_eq!((value["shown"].as_u64(), value["items_total"].as_u64()), (Some(items.len() as u64), Some(2000)));
+        assert_eq!(items[7], json!({"number": 7, "title": "t\"itle"}));
+        assert!(items.len() > 200 && outcome.truncated && value["body"].is_null());
+        assert!(outcome.text.contains(&format!("the first {} of 2000 items", items.len())), "{}", outcome.text);
+
+        let (outcome, value) = shown(&Case { select: &["/*/number"], ..case("application/json", body.as_bytes()) });
+        assert!(!outcome.truncated || value["shown"].as_u64() > Some(1000), "{value}");
+    }
+
+    #[test]
+    fn json_that_does_not_fit_is_cut_as_text() {
+        let body = json!({"a": "x".repeat(50_000), "z": 1}).to_string();
+        let (outcome, value) = shown(&case("application/json", body.as_bytes()));
+        let text = value["body"].as_str().unwrap();
+        assert!(text.starts_with("{\"a\":\"xxx") && text.ends_with("\"z\":1}") && outcome.truncated);
+        assert!(outcome.text.contains(text) && outcome.text.contains("narrow the request"));
+    }
+
+    #[test]
+    fn json_is_parsed_up_to_its_limit_and_shown_as_text_past_it() {
+        for (length, parsed) in [(JSON_BODY_BYTES, true), (JSON_BODY_BYTES + 1, false)] {
+            let body = format!("[\"a\",\"{}\"]", "x".repeat(length - 8));
+            assert_eq!(body.len(), length);
+            let (_, value) = shown(&case("application/json", body.as_bytes()));
+            assert_eq!(value["items"] == json!(["a"]), parsed, "{length}");
+            assert_eq!(value["notes"].to_string().contains("larger than 1048576"), !parsed, "{length}");
+        }
+    }
+
+    #[test]
+    fn a_selection_applies_to_what_succeeded() {
+        let body = br#"[{"number":1,"title":"a","x":2}]"#;
+        let selected = Case { select: &["/*/number", "/*/title"], ..case("application/json", body) };
+        assert_eq!(shown(&selected).1["body"], json!([{"number": 1, "title": "a"}]));
+        assert_eq!(shown(&Case { status: 404, ..selected }).1["body"], json!([{"number": 1, "title": "a", "x": 2}]));
+        let (outcome, value) = shown(&Case { select: &["/nothing"], ..case("application/json", body) });
+        assert_eq!(value["body"][0]["x"], 2);
+        assert!(outcome.text.contains("names nothing"), "{}", outcome.text);
+    }
+
+    #[test]
+    fn a_failure_of_the_target_is_one_with_its_content() {
+        let (outcome, value) = shown(&Case { status: 404, ..case("application/json", br#"{"message":"no"}"#) });
+        assert_eq!(outcome.code, Some(Code::TargetError));
+        assert_eq!(value["body"], json!({"message": "no"}));
+        assert_eq!(
+            outcome.text,
+            "tidegate: target_error (executed: yes): HTTP 404 Not Found, application/json, 16 bytes\n{\"message\":\"no\"}"
+        );
+    }
+
+    #[test]
+    fn a_cut_body_never_looks_whole() {
+        let message = "the response is incomplete, 2 of 30 bytes came, then the connection was closed";
+        let ending = Ending::Cut { code: Code::ConnectionLost, message: message.into() };
+        let (outcome, value) = shown(&Case { ending, ..case("application/json", b"12") });
+        assert_eq!((outcome.code, outcome.truncated), (Some(Code::ConnectionLost), true));
+        assert_eq!((&value["incomplete"], &value["body"]), (&json!(message), &json!("12")));
+        assert!(outcome.text.starts_with(&format!("tidegate: connection_lost (executed: yes): {message}\nHTTP 200 OK")));
+    }
+
+    #[test]
+    fn both_copies_of_anything_stay_within_any_limit() {
+        let bodies: [Vec<u8>; 7] = [
+            b"plain text ".repeat(9000),
+            b"\x1b]8;;x\x07\xc2\x9b\r\"\\".repeat(9000),
+            vec![0; 80_000],
+            (0..=255).cycle().take(100_000).collect(),
+            json!((0..5000).collect::<Vec<_>>()).to_string().into_bytes(),
+            json!({"deep": {"\u{1}\u{85}\u{2028}\"": "\u{1F389}\\".repeat(20_000)}}).to_string().into_bytes(),
+            json!(vec!["\"\\".repeat(300); 200]).to_string().into_bytes(),
+        ];
+        let types = [
+            "application/json",
+            "text/plain",
+            "text/plain; charset=latin1",
+            "text/x; charset=utf-8",
+            "a/b; charset=x-nobody",
+            "image/png",
+        ];
+        let flood: Vec<(&str, String)> =
+            (0..100).map(|_| ("x-flood", "\u{1F389}\"".repeat(9))).chain([("link", "l".repeat(30))]).collect();
+        for (body, content_type) in bodies.iter().flat_map(|body| types.map(|content_type| (body, content_type))) {
+            for content_bytes in [2 << 10, 3000, 32 << 10, 300_000] {
+                for length in [1, 500, 2000, body.len()] {
+                    let mut case = Case { content_bytes, ..case(content_type, &body[..length.min(body.len())]) };
+                    case.headers.extend(flood.clone());
+                    shown(&case);
+                    case.status = 404;
+                    let message = format!(
+                        "the response is incomplete, {0} of {0} bytes came, then it was malformed: {1}",
+                        u64::MAX,
+                        "x".repeat(200)
+                    );
+                    case.ending = Ending::Cut { code: Code::ResponseMalformed, message };
+                    shown(&case);
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn a_cancel_ends_the_work_on_a_body() {
+        let head = Head { status: 200, reason: "OK", headers: vec![("content-type".into(), b"application/json".to_vec())] };
+        let mut shown = Shown::new(head, &[], &Arc::new(Redactor::none()), 32 << 10);
+        shown.write(b"[1]");
+        assert_eq!(shown.finish(Ending::Whole, &|| true), None);
+    }
+}
