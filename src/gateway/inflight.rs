@@ -1,0 +1,410 @@
+//! Calls between admission and the last byte of their reply: the table, the queue of those not yet started, and who may answer.
+//!
+//! ```text
+//! admit ─▶ Queued ──worker──▶ Running ──finish──▶ Replying ──last byte left──▶ gone
+//!            │ cancel            │ cancel            │ cancel: reply withdrawn if no byte left ─▶ gone
+//!            ▼                   ▼
+//!           gone              Silenced ──finish──▶ gone (nothing is sent)
+//! ```
+//! One mutex, held for a few instructions, never across IO. Whoever removes an entry or finds it silenced sends nothing, so
+//! two replies, or a reply after a cancel, cannot be written. The queue lives in the table and not in a channel because a
+//! cancelled call must give its slot back at once, behind sixteen busy workers too.
+
+use std::collections::{HashMap, VecDeque};
+use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
+
+use crate::cancel::{CancelToken, Why};
+use crate::limits::{ADMITTED_BYTES, RESERVED_BYTES};
+use crate::rpc::id::Id;
+use crate::wire::outbox::{Frame, Outbox, Ticket};
+
+/// Why a call is not admitted.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum NotAdmitted {
+    /// As many calls as allowed are under way.
+    Calls,
+    /// The request lines of admitted calls fill their room.
+    LineBytes,
+    /// The replies reserved for admitted calls fill their room.
+    ReplyBytes,
+}
+
+/// What a cancel found.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Cancelled {
+    /// It had not started; it never will.
+    Queued,
+    /// It runs; its work is being ended.
+    Running,
+    /// Its reply had not begun to leave and was withdrawn.
+    Withdrawn,
+    /// Its reply is leaving.
+    TooLate,
+    /// No such call.
+    Unknown,
+}
+
+/// What is known of a call that waits for a worker or runs.
+pub struct Admitted<J> {
+    /// What the worker does.
+    pub job: J,
+    /// Cancels it.
+    pub token: CancelToken,
+}
+
+enum State<J> {
+    Queued(J),
+    Running,
+    Silenced,
+    Replying,
+}
+
+struct Entry<J> {
+    id: Id,
+    state: State<J>,
+    token: CancelToken,
+    line_bytes: usize,
+    reply_bytes: usize,
+}
+
+struct Table<J> {
+    entries: HashMap<Ticket, Entry<J>>,
+    by_id: HashMap<Id, Ticket>,
+    queue: VecDeque<Ticket>,
+    line_bytes: usize,
+    reply_bytes: usize,
+    idle_workers: usize,
+    is_closed: bool,
+    last: Ticket,
+}
+
+/// The table of calls under way.
+pub struct Inflight<J> {
+    table: Mutex<Table<J>>,
+    work: Condvar,
+    calls_max: usize,
+}
+
+impl<J> Table<J> {
+    fn remove(&mut self, ticket: Ticket) -> Option<Entry<J>> {
+        let entry = self.entries.remove(&ticket)?;
+        self.line_bytes -= entry.line_bytes;
+        self.reply_bytes -= entry.reply_bytes;
+        self.forget_id(&entry.id, ticket);
+        Some(entry)
+    }
+
+    /// After a cancel the id is the client's again; it may already name another call.
+    fn forget_id(&mut self, id: &Id, ticket: Ticket) {
+        if self.by_id.get(id) == Some(&ticket) {
+            self.by_id.remove(id);
+        }
+    }
+}
+
+impl<J> Inflight<J> {
+    /// An empty table that admits `calls_max` calls at once.
+    pub fn new(calls_max: usize) -> Self {
+        let table = Table {
+            entries: HashMap::new(),
+            by_id: HashMap::new(),
+            queue: VecDeque::new(),
+            line_bytes: 0,
+            reply_bytes: 0,
+            idle_workers: 0,
+            is_closed: false,
+            last: 0,
+        };
+        Inflight { table: Mutex::new(table), work: Condvar::new(), calls_max }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Table<J>> {
+        self.table.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Whether a request with this id is under way. `outbox`: a reply in the writer's hand is waited for (microseconds), so that
+    /// a client that has its reply may use the id again at once.
+    pub fn is_taken(&self, id: &Id, outbox: &Outbox) -> bool {
+        let is_replying = {
+            let table = self.lock();
+            let Some(entry) = table.by_id.get(id).and_then(|ticket| table.entries.get(ticket)) else { return false };
+            matches!(entry.state, State::Replying)
+        };
+        if is_replying {
+            outbox.settle();
+        }
+        self.lock().by_id.contains_key(id)
+    }
+
+    /// Admits a call: `line_bytes` of request, `reply_bytes` reserved for its reply. The caller has checked `is_taken`.
+    /// Ok(true): no worker is free to take it now.
+    pub fn admit(&self, id: Id, call: Admitted<J>, line_bytes: usize, reply_bytes: usize) -> Result<bool, NotAdmitted> {
+        let mut table = self.lock();
+        if table.entries.len() >= self.calls_max {
+            return Err(NotAdmitted::Calls);
+        }
+        if table.line_bytes + line_bytes > ADMITTED_BYTES {
+            return Err(NotAdmitted::LineBytes);
+        }
+        if table.reply_bytes + reply_bytes > RESERVED_BYTES {
+            return Err(NotAdmitted::ReplyBytes);
+        }
+        table.last += 1;
+        let ticket = table.last;
+        table.line_bytes += line_bytes;
+        table.reply_bytes += reply_bytes;
+        table.by_id.insert(id.clone(), ticket);
+        let entry = Entry { id, state: State::Queued(call.job), token: call.token, line_bytes, reply_bytes };
+        table.entries.insert(ticket, entry);
+        table.queue.push_back(ticket);
+        let needs_worker = table.idle_workers < table.queue.len();
+        self.work.notify_one();
+        Ok(needs_worker)
+    }
+
+    /// A worker's next call; `None` once the table is closed and nothing is queued.
+    pub fn next(&self) -> Option<(Ticket, Admitted<J>)> {
+        let mut table = self.lock();
+        loop {
+            while let Some(ticket) = table.queue.pop_front() {
+                let Some(entry) = table.entries.get_mut(&ticket) else { continue };
+                if let State::Queued(job) = std::mem::replace(&mut entry.state, State::Running) {
+                    return Some((ticket, Admitted { job, token: entry.token.clone() }));
+                }
+            }
+            if table.is_closed {
+                return None;
+            }
+            table.idle_workers += 1;
+            table = self.work.wait(table).unwrap_or_else(PoisonError::into_inner);
+            table.idle_workers -= 1;
+        }
+    }
+
+    /// The work of a call has ended; its reply is handed to the outbox unless the call was silenced. True if it was.
+    pub fn finish(&self, ticket: Ticket, line: String, outbox: &Outbox) -> bool {
+        let mut table = self.lock();
+        match table.entries.get_mut(&ticket) {
+            Some(entry) if !matches!(entry.state, State::Silenced) => entry.state = State::Replying,
+            _ => {
+                table.remove(ticket);
+                return false;
+            }
+        }
+        // The outbox takes its own lock for a few instructions and never this one while holding it.
+        let is_sent = outbox.push(Frame::new(line, Some(ticket)));
+        if !is_sent {
+            table.remove(ticket);
+        }
+        is_sent
+    }
+
+    /// The last byte of a call's reply has left.
+    pub fn left(&self, ticket: Ticket) {
+        self.lock().remove(ticket);
+    }
+
+    /// The client cancels request `id`: nothing more leaves for it, and its work is ended.
+    pub fn cancel(&self, id: &Id, outbox: &Outbox) -> Cancelled {
+        let mut table = self.lock();
+        let Some(&ticket) = table.by_id.get(id) else { return Cancelled::Unknown };
+        let Some(entry) = table.entries.get_mut(&ticket) else { return Cancelled::Unknown };
+        match entry.state {
+            State::Queued(_) => {
+                table.remove(ticket);
+                table.queue.retain(|queued| *queued != ticket);
+                Cancelled::Queued
+            }
+            State::Running => {
+                entry.state = State::Silenced;
+                let token = entry.token.clone();
+                table.forget_id(id, ticket);
+                drop(table);
+                token.cancel(Why::Client);
+                Cancelled::Running
+            }
+            State::Replying if outbox.withdraw(ticket) => {
+                table.remove(ticket);
+                Cancelled::Withdrawn
+            }
+            State::Replying | State::Silenced => Cancelled::TooLate,
+        }
+    }
+
+    /// Takes what has not started; the caller answers it.
+    pub fn take_queued(&self) -> Vec<(Ticket, Admitted<J>)> {
+        let mut table = self.lock();
+        let queue = std::mem::take(&mut table.queue);
+        let mut taken = Vec::new();
+        for ticket in queue {
+            let Some(entry) = table.entries.get_mut(&ticket) else { continue };
+            if let State::Queued(job) = std::mem::replace(&mut entry.state, State::Running) {
+                taken.push((ticket, Admitted { job, token: entry.token.clone() }));
+            }
+        }
+        taken
+    }
+
+    /// Cancels everything that runs because the session ends; the calls are still answered.
+    pub fn end_running(&self) {
+        self.tokens().iter().for_each(|token| token.cancel(Why::SessionEnd));
+    }
+
+    /// Kills everything that runs, without any grace.
+    pub fn kill_running(&self) {
+        self.tokens().iter().for_each(CancelToken::kill_now);
+    }
+
+    fn tokens(&self) -> Vec<CancelToken> {
+        self.lock().entries.values().map(|entry| entry.token.clone()).collect()
+    }
+
+    /// Lets the workers end once nothing is queued.
+    pub fn close(&self) {
+        self.lock().is_closed = true;
+        self.work.notify_all();
+    }
+
+    /// Calls under way: admitted, and the last byte of the reply has not left (or the silenced work has not ended).
+    pub fn len(&self) -> usize {
+        self.lock().entries.len()
+    }
+
+    /// Whether no call is under way.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// Whether no work is left: what is still here only waits for its reply to leave.
+    pub fn is_idle(&self) -> bool {
+        self.lock().entries.values().all(|entry| matches!(entry.state, State::Replying))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn id(number: u32) -> Id {
+        Id::parse(&number.to_string()).unwrap()
+    }
+
+    struct Rig {
+        calls: Inflight<u32>,
+        outbox: Outbox,
+    }
+
+    impl Rig {
+        fn new(calls_max: usize) -> Self {
+            Rig { calls: Inflight::new(calls_max), outbox: Outbox::new().unwrap() }
+        }
+
+        fn admit(&self, number: u32) -> Result<bool, NotAdmitted> {
+            let call = Admitted { job: number, token: CancelToken::new().unwrap() };
+            self.calls.admit(id(number), call, 100, 1000)
+        }
+
+        fn is_taken(&self, number: u32) -> bool {
+            self.calls.is_taken(&id(number), &self.outbox)
+        }
+
+        fn cancel(&self, number: u32) -> Cancelled {
+            self.calls.cancel(&id(number), &self.outbox)
+        }
+    }
+
+    #[test]
+    fn a_call_goes_from_queue_to_reply_and_is_gone_when_its_reply_left() {
+        let rig = Rig::new(2);
+        assert_eq!(rig.admit(1), Ok(true));
+        assert!(rig.is_taken(1));
+        let (ticket, call) = rig.calls.next().unwrap();
+        assert_eq!(call.job, 1);
+        assert!(rig.calls.finish(ticket, "{}".to_owned(), &rig.outbox));
+        assert!(rig.is_taken(1));
+        rig.calls.left(ticket);
+        assert!(!rig.is_taken(1));
+        assert!(rig.calls.is_empty());
+    }
+
+    #[test]
+    fn a_cancelled_queued_call_never_starts_and_frees_its_slot_at_once() {
+        let rig = Rig::new(1);
+        rig.admit(1).unwrap();
+        assert_eq!(rig.admit(2), Err(NotAdmitted::Calls));
+        assert_eq!(rig.cancel(1), Cancelled::Queued);
+        rig.admit(2).unwrap();
+        assert_eq!(rig.calls.next().unwrap().1.job, 2);
+    }
+
+    #[test]
+    fn a_cancelled_running_call_keeps_its_slot_until_its_work_ends_and_says_nothing() {
+        let rig = Rig::new(1);
+        rig.admit(1).unwrap();
+        let (ticket, call) = rig.calls.next().unwrap();
+        assert_eq!(rig.cancel(1), Cancelled::Running);
+        assert_eq!(call.token.why(), Some(Why::Client));
+        assert_eq!(rig.cancel(1), Cancelled::Unknown);
+        assert!(!rig.is_taken(1), "the id is the client's again");
+        assert_eq!(rig.admit(2), Err(NotAdmitted::Calls));
+        assert!(!rig.calls.finish(ticket, "{}".to_owned(), &rig.outbox));
+        rig.admit(2).unwrap();
+    }
+
+    #[test]
+    fn an_id_used_again_after_a_cancel_names_the_new_call() {
+        let rig = Rig::new(2);
+        rig.admit(1).unwrap();
+        let (first, _call) = rig.calls.next().unwrap();
+        rig.cancel(1);
+        rig.admit(1).unwrap();
+        rig.calls.finish(first, "{}".to_owned(), &rig.outbox);
+        assert!(rig.is_taken(1));
+        assert_eq!(rig.cancel(1), Cancelled::Queued);
+    }
+
+    #[test]
+    fn a_waiting_reply_is_withdrawn() {
+        let rig = Rig::new(1);
+        rig.admit(1).unwrap();
+        let (ticket, _call) = rig.calls.next().unwrap();
+        rig.calls.finish(ticket, "{}".to_owned(), &rig.outbox);
+        assert_eq!(rig.cancel(1), Cancelled::Withdrawn);
+        assert!(rig.calls.is_empty());
+        assert!(!rig.outbox.withdraw(ticket));
+    }
+
+    #[test]
+    fn ids_match_by_value_and_type() {
+        let rig = Rig::new(1);
+        rig.admit(1).unwrap();
+        let text = Id::parse("\"1\"").unwrap();
+        assert_eq!(rig.calls.cancel(&text, &rig.outbox), Cancelled::Unknown);
+        assert!(!rig.calls.is_taken(&text, &rig.outbox));
+    }
+
+    #[test]
+    fn bytes_are_admitted_up_to_their_limits_and_come_back() {
+        let rig = Rig::new(100);
+        let call = || Admitted { job: 0, token: CancelToken::new().unwrap() };
+        rig.calls.admit(id(1), call(), ADMITTED_BYTES - 10, 1).unwrap();
+        assert_eq!(rig.calls.admit(id(2), call(), 11, 1), Err(NotAdmitted::LineBytes));
+        rig.calls.admit(id(3), call(), 10, 1).unwrap();
+        assert_eq!(rig.calls.admit(id(4), call(), 0, RESERVED_BYTES), Err(NotAdmitted::ReplyBytes));
+        rig.cancel(1);
+        rig.calls.admit(id(5), call(), 11, RESERVED_BYTES - 1).unwrap();
+    }
+
+    #[test]
+    fn what_is_queued_at_the_end_is_taken_once() {
+        let rig = Rig::new(3);
+        (1..=3).for_each(|number| drop(rig.admit(number)));
+        let (_ticket, running) = rig.calls.next().unwrap();
+        assert_eq!(rig.calls.take_queued().len(), 2);
+        assert_eq!(rig.calls.take_queued().len(), 0);
+        rig.calls.end_running();
+        assert_eq!(running.token.why(), Some(Why::SessionEnd));
+        rig.calls.close();
+        assert!(rig.calls.next().is_none());
+    }
+}

@@ -1,0 +1,13 @@
+//! The running gateway: one reader that is the loop, workers that hold one call each, one writer, one end.
+//!
+//! `pipeline` is the security argument, `inflight` the only state the threads share, `session` the loop, `answer` the only
+//! place that turns refusals, failures and outcomes into replies.
+
+pub mod counters;
+pub mod inflight;
+pub mod answer;
+pub mod pipeline;
+pub mod pool;
+pub mod status;
+pub mod session;
+pub mod assemble;

@@ -1,0 +1,121 @@
+//! The security argument, in two functions.
+//!
+//! `judge` turns a call into a grant or a refusal: tool, schema, typed action, decision. It is pure: it resolves no name, opens
+//! no socket, starts no process and sees no credential. `perform` carries a grant out: the intent is on disk before anything
+//! happens, the credential is handed out after that, and the outcome is recorded before it is answered. There is no other way
+//! from a line on stdin to an effect: an executor takes `Authorized<A>`, and only `policy::decide` makes one.
+
+use std::time::Instant;
+
+use ring::digest::{SHA256, digest};
+
+use crate::action::Action;
+use crate::executor::credential::Vault;
+use crate::executor::{CallCtx, Hands};
+use crate::journal::append::{AppendError, Journal};
+use crate::journal::record::Record;
+use crate::mcp::call::Call;
+use crate::outcome::result::{Code, Executed, Failure, Outcome};
+use crate::policy::decide::{Refusal, decide};
+use crate::policy::grant::Grant;
+use crate::policy::rules::Toolbox;
+
+/// What `perform` works with.
+pub struct World {
+    /// Carries actions out, or records them.
+    pub hands: Hands,
+    /// Where intents and outcomes go.
+    pub journal: Journal,
+    /// Holds the credentials.
+    pub vault: Vault,
+}
+
+/// Decides about a call. Nothing has happened when it returns, whatever it returns.
+pub fn judge(call: &Call, tools: &Toolbox) -> Result<Grant, Refusal> {
+    let (tool, rule) = tools.find(call.tool()).ok_or_else(|| Refusal::UnknownTool { name: call.tool().to_owned() })?;
+    let action: Action = tool.action(call.arguments()).map_err(Refusal::BadArguments)?;
+    decide(tool, rule, action)
+}
+
+/// Carries out what was granted. `number` names the call in the journal, `admitted` is when its time began.
+pub fn perform(grant: Grant, number: u64, admitted: Instant, ctx: &CallCtx<'_>, world: &World) -> Outcome {
+    if ctx.token.is_cancelled() {
+        return Failure::cancelled(Executed::No, None).into();
+    }
+    if let Hands::Recorder(recorder) = &world.hands {
+        return recorder.record(&grant);
+    }
+    if let Err(error) = world.journal.append(intent(&grant, number), Some(ctx.token)) {
+        return not_recorded(error).into();
+    }
+    let outcome = match credential(&grant, &world.vault) {
+        Ok(secret) => {
+            let redactor = world.vault.redactor();
+            world.hands.run(grant, secret.as_deref(), &CallCtx { redactor, ..*ctx })
+        }
+        Err(failure) => failure.into(),
+    };
+    match world.journal.append(closing(&outcome, number, admitted), None) {
+        Ok(()) => outcome,
+        Err(error) => unrecorded(outcome, error),
+    }
+}
+
+fn intent(grant: &Grant, number: u64) -> Record {
+    let terms = grant.terms();
+    Record::Intent {
+        call: number,
+        tool: terms.tool.clone(),
+        rule: terms.rule.clone(),
+        target: terms.target.clone(),
+        action_sha256: hex(digest(&SHA256, grant.record().as_bytes()).as_ref()),
+        credential: terms.credential.as_ref().map(|rule| rule.name.clone()),
+    }
+}
+
+fn closing(outcome: &Outcome, number: u64, admitted: Instant) -> Record {
+    Record::Outcome {
+        call: number,
+        code: outcome.code.map_or("ok", Code::as_str),
+        executed: outcome.executed.as_str(),
+        bytes: outcome.bytes,
+        duration_ms: u64::try_from(admitted.elapsed().as_millis()).unwrap_or(u64::MAX),
+        ended: outcome.ended.map(|ended| ended.as_str()),
+    }
+}
+
+fn credential(grant: &Grant, vault: &Vault) -> Result<Option<std::sync::Arc<crate::secret::Secret>>, Failure> {
+    // Outputs of calls that carry no credential are redacted as well.
+    vault.load_known();
+    let Some(rule) = &grant.terms().credential else { return Ok(None) };
+    vault
+        .hand_out(&rule.name)
+        .map(Some)
+        .map_err(|error| Failure::new(Code::CredentialUnavailable, Executed::No, error.to_string()))
+}
+
+fn not_recorded(error: AppendError) -> Failure {
+    match error {
+        AppendError::Cancelled => Failure::cancelled(Executed::No, None),
+        AppendError::Unavailable(why) => Failure::new(
+            Code::JournalUnavailable,
+            Executed::No,
+            format!("the intent could not be recorded, so nothing was done: {why}"),
+        ),
+    }
+}
+
+/// The action was carried out but its outcome is not on disk: the reply says both.
+fn unrecorded(outcome: Outcome, error: AppendError) -> Outcome {
+    let why = match error {
+        AppendError::Unavailable(why) => why,
+        AppendError::Cancelled => "cancelled".to_owned(),
+    };
+    log::error!("an outcome could not be recorded: {why}");
+    let text = format!("{}\n[tidegate: the outcome could not be recorded in the journal: {why}]", outcome.text);
+    Outcome { code: outcome.code.or(Some(Code::JournalUnavailable)), text, ..outcome }
+}
+
+fn hex(bytes: &[u8]) -> String {
+    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
+}

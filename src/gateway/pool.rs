@@ -1,0 +1,117 @@
+//! Workers: started as calls need them, each holding one call from judgement to reply.
+//!
+//! A panic costs the call it happened in, which is answered as an internal error without the panic's text; the worker goes on.
+
+use std::io;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+
+use crate::cancel::CancelToken;
+use crate::executor::CallCtx;
+use crate::gateway::answer;
+use crate::gateway::inflight::Admitted;
+use crate::gateway::pipeline::{judge, perform};
+use crate::gateway::session::Shared;
+use crate::mcp::call::Call;
+use crate::mcp::render::render;
+use crate::mcp::reply::Reply;
+use crate::outcome::result::{Code, Executed};
+use crate::thread::{self, Thread};
+use crate::wire::outbox::Ticket;
+
+/// What a worker needs of an admitted call.
+pub struct Job {
+    /// The call.
+    pub call: Call,
+    /// When it was admitted: its time runs from there.
+    pub admitted: Instant,
+    /// How long it may take, queueing included.
+    pub timeout: Duration,
+}
+
+/// The threads that hold calls.
+pub struct Pool {
+    workers: Vec<Thread>,
+    workers_max: usize,
+}
+
+impl Pool {
+    /// No thread yet, at most `workers_max` later.
+    pub fn new(workers_max: usize) -> Self {
+        Pool { workers: Vec::new(), workers_max }
+    }
+
+    /// Starts one more worker if the limit allows. Fails if the system has no thread and there is no other worker.
+    pub fn grow(&mut self, shared: &Arc<Shared>) -> io::Result<()> {
+        if self.workers.len() >= self.workers_max {
+            return Ok(());
+        }
+        let shared = shared.clone();
+        match thread::spawn(&format!("tg-worker-{}", self.workers.len() + 1), move || work(&shared)) {
+            Ok(worker) => self.workers.push(worker),
+            Err(error) if self.workers.is_empty() => return Err(error),
+            Err(error) => log::warn!("no further worker thread: {error}"),
+        }
+        Ok(())
+    }
+
+    /// Joins the workers; the table must be closed.
+    pub fn join(self) {
+        for worker in self.workers {
+            worker.join();
+        }
+    }
+
+    /// Joins those that have ended and lets the others go: the session cannot wait for them any longer.
+    pub fn abandon(self) {
+        for worker in self.workers {
+            if worker.is_finished() {
+                worker.join();
+            } else {
+                worker.abandon();
+            }
+        }
+    }
+}
+
+fn work(shared: &Shared) {
+    while let Some((ticket, admitted)) = shared.inflight.next() {
+        let origin = admitted.job.call.origin().clone();
+        let has_begun = AtomicBool::new(false);
+        let reply = catch_unwind(AssertUnwindSafe(|| carry(shared, ticket, admitted, &has_begun))).unwrap_or_else(|_| {
+            let executed = if has_begun.load(Ordering::SeqCst) { Executed::Unknown } else { Executed::No };
+            answer::fault(executed, "tidegate itself failed in this call; its stderr says where")
+        });
+        let line = render(&origin, &reply);
+        shared.inflight.finish(ticket, line, &shared.outbox);
+        shared.mailbox.poke();
+    }
+}
+
+/// One call, from judgement to reply.
+fn carry(shared: &Shared, ticket: Ticket, admitted: Admitted<Job>, has_begun: &AtomicBool) -> Reply {
+    let Admitted { job: Job { call, admitted, timeout }, token } = admitted;
+    let grant = match judge(&call, &shared.tools) {
+        Ok(grant) => grant,
+        Err(refusal) => {
+            shared.counters.refusals.add(refusal.reason());
+            return answer::refusal(&refusal, shared.clock.since(admitted));
+        }
+    };
+    has_begun.store(true, Ordering::SeqCst);
+    let ctx = ctx(shared, &token, admitted + timeout);
+    let outcome = perform(grant, ticket, admitted, &ctx, &shared.world);
+    shared.operator_redactor();
+    if shared.facts.dry_run {
+        shared.counters.recorded.add(1);
+    } else {
+        shared.counters.executions.add(outcome.code.map_or("ok", Code::as_str));
+    }
+    answer::outcome(outcome, shared.clock.since(admitted))
+}
+
+fn ctx<'a>(shared: &Shared, token: &'a CancelToken, deadline: Instant) -> CallCtx<'a> {
+    CallCtx { token, deadline, redactor: shared.world.vault.redactor() }
+}

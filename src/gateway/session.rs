@@ -1,0 +1,593 @@
+//! The loop: one thread reads stdin, registers, cancels, admits, answers what needs no work, and leads to the one end.
+//!
+//! It waits in one poll over stdin, its mailbox, the error state of stdout and the nearest deadline, and nowhere else.
+//!
+//! ```text
+//! Serving ──EOF, signal, malformed line, stdout broken or stalled──▶ Ending ──calls gone──▶ Draining ──written──▶ done
+//!                                                                      └──── 2 s after the beginning of the end ──▶ done
+//! ```
+//! Why nothing blocks: a worker's reply goes into an outbox that takes it at once, since every admitted call holds a
+//! reservation for its reply; the reader's own replies are counted, and above their room stdin is left unread until the
+//! writer made room; the writer never sleeps in a write; no lock is held across IO. So no ring of full queues can form.
+
+use std::io::{self, ErrorKind, PipeReader, PipeWriter, Read, Write};
+use std::os::fd::AsFd;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use crossbeam_channel::{Receiver, Sender, bounded};
+
+use crate::cancel::CancelToken;
+use crate::clock::Clock;
+use crate::config::{OnMalformed, SessionRules};
+use crate::gateway::answer;
+use crate::gateway::counters::Counters;
+use crate::gateway::inflight::{Admitted, Cancelled, Inflight, NotAdmitted};
+use crate::gateway::pipeline::World;
+use crate::gateway::pool::{Job, Pool};
+use crate::gateway::status;
+use crate::limits::{END, ENVELOPE_BYTES, Limits, READER_REPLY_BYTES, UNADDRESSED_ERROR_EVERY, UNADDRESSED_ERRORS};
+use crate::mcp::call::{Call, Listen, Step};
+use crate::mcp::era::{Era, Origin};
+use crate::mcp::question::Questions;
+use crate::mcp::render::{render, render_acknowledged, render_subscription_end, render_unaddressed_error};
+use crate::mcp::reply::Reply;
+use crate::mcp::session::{Note, Session};
+use crate::mcp::subscription::Subscriptions;
+use crate::policy::rules::Toolbox;
+use crate::rpc::error::RpcError;
+use crate::rpc::id::Id;
+use crate::rpc::message::{Class, Malformed, Message, Request, parse};
+use crate::sys::{self, Poll};
+use crate::thread::{self, Thread};
+use crate::wire::frame::{FrameError, Lines};
+use crate::wire::outbox::{Frame, Outbox, Ticket, Told};
+use crate::wire::stdio::{Input, Output};
+
+/// Why a session ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Cause {
+    /// End of file on stdin.
+    Eof,
+    /// SIGTERM or SIGINT.
+    Signal,
+    /// A malformed line closed it.
+    Malformed,
+    /// stdout takes nothing any more.
+    StdoutBroken,
+    /// stdin cannot be read.
+    StdinBroken,
+    /// Not one byte left for the stall limit while something waited.
+    Stalled,
+}
+
+impl Cause {
+    /// The process's exit code: a documented contract.
+    pub fn exit_code(self) -> u8 {
+        match self {
+            Cause::Eof | Cause::Signal => 0,
+            Cause::Malformed => 65,
+            Cause::StdoutBroken | Cause::StdinBroken | Cause::Stalled => 74,
+        }
+    }
+}
+
+/// What others tell the loop.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Event {
+    /// A signal asks the session to end.
+    End,
+    /// A second signal: at once.
+    EndNow,
+    /// SIGUSR1: print the counters.
+    PrintCounters,
+    /// The writer found stdout broken.
+    StdoutBroken,
+    /// Nothing left for the stall limit.
+    Stalled,
+}
+
+/// The loop's mailbox: a bounded queue and a descriptor that wakes its poll.
+pub struct Mailbox {
+    events_tx: Sender<Event>,
+    events_rx: Receiver<Event>,
+    bell: PipeWriter,
+    rung: PipeReader,
+}
+
+impl Mailbox {
+    /// An empty mailbox.
+    pub fn new() -> io::Result<Self> {
+        let (events_tx, events_rx) = bounded(64);
+        let (rung, bell) = io::pipe()?;
+        sys::set_nonblocking(rung.as_fd())?;
+        sys::set_nonblocking(bell.as_fd())?;
+        Ok(Mailbox { events_tx, events_rx, bell, rung })
+    }
+
+    /// Tells the loop something. Never waits: in a full mailbox the same news already stands many times.
+    pub fn tell(&self, event: Event) {
+        let _ = self.events_tx.try_send(event);
+        self.poke();
+    }
+
+    /// Makes the loop look at the shared state again. Never waits: a full bell has rung.
+    pub fn poke(&self) {
+        let _ = (&self.bell).write(&[1]);
+    }
+
+    fn silence(&self) {
+        let mut rung = [0; 512];
+        while (&self.rung).read(&mut rung).is_ok_and(|count| count == rung.len()) {}
+    }
+}
+
+/// What is shown of the configuration.
+#[derive(Debug, Clone, Default)]
+pub struct Facts {
+    /// The file it came from.
+    pub config: Option<PathBuf>,
+    /// Where journals go.
+    pub state_dir: PathBuf,
+    /// Nothing is executed.
+    pub dry_run: bool,
+    /// What an operator should know of.
+    pub notes: Vec<String>,
+}
+
+/// What the threads of one session share.
+pub struct Shared {
+    /// Calls under way.
+    pub inflight: Inflight<Job>,
+    /// Frames on their way out.
+    pub outbox: Outbox,
+    /// The loop's mailbox.
+    pub mailbox: Mailbox,
+    /// Declared tools.
+    pub tools: Toolbox,
+    /// What `perform` works with.
+    pub world: World,
+    /// What was counted.
+    pub counters: Counters,
+    /// Where shown times come from.
+    pub clock: Clock,
+    /// When the session began.
+    pub started: Instant,
+    /// Limits as configured.
+    pub limits: Limits,
+    /// What is shown of the configuration.
+    pub facts: Facts,
+    /// The stderr sink, where there is one.
+    pub operator: Option<Arc<crate::wire::log::Shared>>,
+}
+
+impl Shared {
+    /// Lets the stderr sink redact every credential seen so far.
+    pub fn operator_redactor(&self) {
+        if let Some(operator) = &self.operator {
+            operator.set_redactor(self.world.vault.redactor());
+        }
+    }
+
+    /// The counters as one line.
+    pub fn counters_json(&self) -> String {
+        let dropped = self.operator.as_ref().map_or(0, |operator| operator.dropped());
+        self.counters.to_json(crate::process::killed_total(), dropped)
+    }
+}
+
+struct WriterTold(Arc<Shared>);
+
+impl Told for WriterTold {
+    fn left(&self, ticket: Option<Ticket>, bytes: usize) {
+        let counters = &self.0.counters;
+        counters.frames_out.add(1);
+        counters.bytes_out.add(bytes as u64);
+        counters.largest_out.raise(bytes as u64);
+        if let Some(ticket) = ticket {
+            self.0.inflight.left(ticket);
+        }
+        self.0.mailbox.poke();
+    }
+
+    fn broken(&self, error: Option<io::Error>) {
+        self.0.mailbox.tell(error.map_or(Event::Stalled, |_| Event::StdoutBroken));
+    }
+}
+
+/// The loop's own state.
+pub struct Reader {
+    shared: Arc<Shared>,
+    input: Input,
+    output: Arc<Output>,
+    lines: Lines,
+    session: Session,
+    subscriptions: Subscriptions,
+    questions: Questions<Ticket>,
+    rules: SessionRules,
+    pool: Pool,
+    writer: Option<Thread>,
+    phase: Phase,
+    unread_since: Option<Instant>,
+    unaddressed: Allowance,
+}
+
+enum Phase {
+    Serving,
+    Ending { cause: Cause, began: Instant, grace: Duration, told: bool },
+    Draining { cause: Cause, began: Instant },
+}
+
+impl Reader {
+    /// Readies a session over `input` and `output` and starts its writer.
+    pub fn start(shared: Arc<Shared>, input: Input, output: Output, session: Session, rules: SessionRules) -> io::Result<Self> {
+        let output = Arc::new(output);
+        let (for_writer, writer_output) = (shared.clone(), output.clone());
+        let writer = thread::spawn("tg-writer", move || {
+            for_writer.outbox.write_all_to(&writer_output, &WriterTold(for_writer.clone()));
+            for_writer.mailbox.poke();
+        })?;
+        Ok(Reader {
+            lines: Lines::new(shared.limits.line_in_bytes),
+            pool: Pool::new(shared.limits.workers),
+            shared,
+            input,
+            output,
+            session,
+            subscriptions: Subscriptions::new(),
+            questions: Questions::new(),
+            rules,
+            writer: Some(writer),
+            phase: Phase::Serving,
+            unread_since: None,
+            unaddressed: Allowance::new(),
+        })
+    }
+
+    /// Serves until the end; everything is joined or let go when it returns.
+    pub fn run(mut self) -> Cause {
+        loop {
+            self.take_events();
+            if let Some(cause) = self.step() {
+                return self.finish(cause);
+            }
+            self.wait_and_read();
+        }
+    }
+
+    fn take_events(&mut self) {
+        self.shared.mailbox.silence();
+        while let Ok(event) = self.shared.mailbox.events_rx.try_recv() {
+            match event {
+                Event::End => self.end(Cause::Signal),
+                Event::EndNow => {
+                    self.end(Cause::Signal);
+                    self.shared.inflight.kill_running();
+                }
+                Event::PrintCounters => crate::wire::log::operator_line(&self.shared.counters_json()),
+                Event::StdoutBroken => self.end(Cause::StdoutBroken),
+                Event::Stalled => self.end(Cause::Stalled),
+            }
+        }
+    }
+
+    /// One poll; then, while serving, everything that stdin has now, up to one read.
+    fn wait_and_read(&mut self) {
+        let is_reading = matches!(self.phase, Phase::Serving) && self.has_room();
+        let mut fds = vec![Poll::readable(self.shared.mailbox.rung.as_fd()), Poll::broken(self.output.fd())];
+        if is_reading {
+            fds.push(Poll::readable(self.input.fd()));
+        }
+        if let Err(error) = sys::poll(&mut fds, self.timeout()) {
+            log::error!("poll failed: {error}");
+            return self.end(Cause::StdinBroken);
+        }
+        let (is_broken, is_readable) = (fds[1].is_broken(), fds.get(2).is_some_and(Poll::is_ready));
+        drop(fds);
+        if is_broken && !matches!(self.phase, Phase::Draining { .. }) {
+            self.end(Cause::StdoutBroken);
+        }
+        if is_readable && matches!(self.phase, Phase::Serving) {
+            self.read();
+        }
+    }
+
+    /// Whether the reader's own replies leave room for another one; counts the waits for it.
+    fn has_room(&mut self) -> bool {
+        let has_room = self.shared.outbox.reader_bytes() < READER_REPLY_BYTES;
+        match (has_room, self.unread_since) {
+            (false, None) => self.unread_since = Some(Instant::now()),
+            (true, Some(since)) => {
+                self.shared.counters.waited(since.elapsed());
+                self.unread_since = None;
+            }
+            (false, Some(_)) | (true, None) => {}
+        }
+        has_room
+    }
+
+    fn timeout(&self) -> Option<Duration> {
+        match &self.phase {
+            Phase::Serving => None,
+            Phase::Ending { began, grace, told: false, .. } => Some(grace.saturating_sub(began.elapsed())),
+            Phase::Ending { began, .. } | Phase::Draining { began, .. } => Some(END.saturating_sub(began.elapsed())),
+        }
+    }
+
+    fn read(&mut self) {
+        match self.input.read(self.lines.spare()) {
+            Ok(0) => {
+                if let Some(error) = self.lines.finish() {
+                    self.bad_frame(error);
+                }
+                self.end(Cause::Eof);
+            }
+            Ok(count) => {
+                self.shared.counters.bytes_in.add(count as u64);
+                self.lines.filled(count);
+                self.take_lines();
+            }
+            Err(error) if matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::Interrupted) => {}
+            Err(error) => {
+                log::error!("stdin cannot be read: {error}");
+                self.end(Cause::StdinBroken);
+            }
+        }
+    }
+
+    fn take_lines(&mut self) {
+        // The buffer is lent out while a line of it is looked at; nothing below reads stdin.
+        let mut lines = std::mem::replace(&mut self.lines, Lines::new(0));
+        while matches!(self.phase, Phase::Serving) {
+            match lines.next_frame() {
+                Some(Ok(frame)) => {
+                    self.shared.counters.frames_in.add(1);
+                    self.shared.counters.largest_in.raise(frame.bytes() as u64);
+                    self.take_line(frame.text());
+                }
+                Some(Err(error)) => self.bad_frame(error),
+                None => break,
+            }
+        }
+        self.lines = lines;
+    }
+
+    fn bad_frame(&mut self, error: FrameError) {
+        self.refuse(&Malformed::from(error));
+    }
+
+    fn take_line(&mut self, line: &str) {
+        match parse(line) {
+            Ok(Message::Request(request)) => self.take_request(&request, line.len()),
+            Ok(Message::Notification(notification)) => match self.session.notification(&notification) {
+                Note::Cancel { id, reason: _ } => self.cancel(&id),
+                Note::Initialized | Note::Ignored => {}
+            },
+            Ok(Message::Response(response)) => drop(self.questions.answer(&response)),
+            Ok(Message::Unaddressed(_) | Message::Ignored(_)) => {}
+            Err(malformed) => self.refuse(&malformed),
+        }
+    }
+
+    fn take_request(&mut self, request: &Request<'_>, line_bytes: usize) {
+        if self.shared.inflight.is_taken(request.id(), &self.shared.outbox) || self.subscriptions.contains(request.id()) {
+            return self.refuse(&Malformed::id_in_flight(request.id()));
+        }
+        match self.session.request(request) {
+            Step::Answer(origin, reply) => {
+                let reply = match reply {
+                    Reply::Error(error) => {
+                        self.shared.counters.refusals.add(answer::protocol_reason(error.code));
+                        Reply::Error(if request.method() == "tools/call" { answer::bad_call(error) } else { error })
+                    }
+                    reply => reply,
+                };
+                self.answer(&origin, &reply);
+            }
+            Step::Call(call) if call.tool() == status::NAME => self.answer_status(&call),
+            Step::Call(call) => self.admit(call, line_bytes),
+            Step::Listen(listen) => self.listen(listen),
+        }
+    }
+
+    fn answer(&self, origin: &Origin, reply: &Reply) {
+        self.send(render(origin, reply));
+    }
+
+    fn send(&self, line: String) {
+        self.shared.outbox.push(Frame::new(line, None));
+    }
+
+    fn answer_status(&self, call: &Call) {
+        let outcome = status::outcome(&self.shared);
+        self.answer(call.origin(), &answer::outcome(outcome, Duration::ZERO));
+    }
+
+    fn admit(&mut self, call: Call, line_bytes: usize) {
+        let rule = self.shared.tools.find(call.tool()).map(|(_, rule)| rule);
+        let timeout = rule.map_or(self.shared.limits.call_timeout, |rule| rule.timeout);
+        let reply_bytes = rule.map_or(self.shared.limits.content_bytes, |rule| rule.content_bytes) + ENVELOPE_BYTES;
+        let origin = call.origin().clone();
+        let token = match CancelToken::new() {
+            Ok(token) => token,
+            Err(error) => return self.refuse_call(&origin, &no_resources(&error)),
+        };
+        let job = Job { call, admitted: Instant::now(), timeout };
+        match self.shared.inflight.admit(origin.id.clone(), Admitted { job, token }, line_bytes, reply_bytes) {
+            Ok(true) => {
+                if let Err(error) = self.pool.grow(&self.shared) {
+                    self.shared.inflight.cancel(&origin.id, &self.shared.outbox);
+                    self.refuse_call(&origin, &no_resources(&error));
+                }
+            }
+            Ok(false) => {}
+            Err(why) => self.busy(&origin, why),
+        }
+    }
+
+    fn busy(&self, origin: &Origin, why: NotAdmitted) {
+        self.shared.counters.refusals.add("busy");
+        self.answer(origin, &answer::busy(why, self.shared.limits.calls));
+    }
+
+    fn refuse_call(&self, origin: &Origin, reply: &Reply) {
+        self.shared.counters.refusals.add("no_resources");
+        self.answer(origin, reply);
+    }
+
+    fn cancel(&mut self, id: &Id) {
+        if self.subscriptions.remove(id) {
+            return self.shared.counters.cancels.add("subscription");
+        }
+        self.shared.counters.cancels.add(match self.shared.inflight.cancel(id, &self.shared.outbox) {
+            Cancelled::Queued => "queued",
+            Cancelled::Running => "running",
+            Cancelled::Withdrawn => "withdrawn",
+            Cancelled::TooLate => "too_late",
+            Cancelled::Unknown => "unknown",
+        });
+    }
+
+    fn listen(&mut self, listen: Listen) {
+        let (origin, acknowledged) = (listen.origin().clone(), render_acknowledged(&listen));
+        match self.subscriptions.insert(listen) {
+            Ok(()) => self.send(acknowledged),
+            Err(error) => {
+                self.shared.counters.refusals.add("subscriptions");
+                self.answer(&origin, &Reply::Error(error));
+            }
+        }
+    }
+
+    /// A line that is no message, or a request that may not be: answered once, and by its class it ends the session.
+    fn refuse(&mut self, malformed: &Malformed) {
+        self.shared.counters.refusals.add(malformed.kind().name());
+        let error = answer::bad_line(malformed.to_error());
+        match malformed.id() {
+            Some(id) => self.answer(&Origin { id: id.clone(), era: Era::Modern }, &Reply::Error(error)),
+            None => self.send_unaddressed(&error),
+        }
+        if malformed.class() == Class::Lost && self.rules.on_malformed == OnMalformed::Close {
+            log::warn!("session closed: {}", malformed.message());
+            self.end(Cause::Malformed);
+        }
+    }
+
+    fn send_unaddressed(&mut self, error: &RpcError) {
+        if self.unaddressed.take() {
+            self.send(render_unaddressed_error(error, self.session.null_id()));
+        } else {
+            self.shared.counters.refusals.add("unanswered");
+        }
+    }
+
+    /// The beginning of the end, once; a stronger cause replaces a grace that still runs.
+    fn end(&mut self, cause: Cause) {
+        let has_grace = matches!(cause, Cause::Eof | Cause::Malformed);
+        match &mut self.phase {
+            Phase::Serving => {
+                self.phase = Phase::Ending { cause, began: Instant::now(), grace: self.rules.grace, told: false };
+                self.end_subscriptions();
+                if cause != Cause::Eof {
+                    self.answer_queued();
+                }
+            }
+            Phase::Ending { .. } | Phase::Draining { .. } => {}
+        }
+        if let Phase::Ending { grace, .. } = &mut self.phase
+            && !has_grace
+        {
+            *grace = Duration::ZERO;
+        }
+        if matches!(cause, Cause::StdoutBroken | Cause::Stalled) {
+            self.shared.outbox.give_up();
+        }
+    }
+
+    fn end_subscriptions(&mut self) {
+        for id in self.subscriptions.take_all() {
+            for line in render_subscription_end(&id, "server shutting down") {
+                self.send(line);
+            }
+        }
+    }
+
+    fn answer_queued(&self) {
+        for (ticket, admitted) in self.shared.inflight.take_queued() {
+            let line = render(admitted.job.call.origin(), &answer::ended_before_it_began());
+            self.shared.inflight.finish(ticket, line, &self.shared.outbox);
+        }
+    }
+
+    /// Moves the end on; `Some` once nothing is left to wait for.
+    fn step(&mut self) -> Option<Cause> {
+        if let Phase::Ending { cause, began, grace, told } = &mut self.phase {
+            let (cause, began) = (*cause, *began);
+            if !*told && began.elapsed() >= *grace {
+                *told = true;
+                self.answer_queued();
+                self.shared.inflight.end_running();
+            }
+            if self.shared.inflight.is_idle() || began.elapsed() >= END {
+                self.shared.outbox.close();
+                self.phase = Phase::Draining { cause, began };
+            }
+        }
+        if let Phase::Draining { cause, began } = self.phase {
+            let is_written = self.writer.as_ref().is_none_or(Thread::is_finished);
+            return (is_written || began.elapsed() >= END).then_some(cause);
+        }
+        None
+    }
+
+    /// Joins everything that ends, lets go of what will not, and prints the counters.
+    fn finish(mut self, cause: Cause) -> Cause {
+        self.shared.outbox.give_up();
+        if let Some(writer) = self.writer.take() {
+            writer.join();
+        }
+        let is_idle = self.shared.inflight.is_idle();
+        if !is_idle {
+            self.shared.inflight.kill_running();
+        }
+        self.shared.inflight.close();
+        if is_idle {
+            self.pool.join();
+            self.shared.world.journal.close();
+        } else {
+            log::error!("{} calls would not end and were let go", self.shared.inflight.len());
+            self.pool.abandon();
+            self.shared.world.journal.abandon();
+        }
+        crate::wire::log::operator_line(&self.shared.counters_json());
+        cause
+    }
+}
+
+fn no_resources(error: &io::Error) -> Reply {
+    answer::fault(crate::outcome::result::Executed::No, &format!("the system has no room for another call: {error}"))
+}
+
+/// Errors without an id: a burst, then one a second. A peer that only sends rubbish gets few answers.
+struct Allowance {
+    left: u32,
+    since: Instant,
+}
+
+impl Allowance {
+    fn new() -> Self {
+        Allowance { left: UNADDRESSED_ERRORS, since: Instant::now() }
+    }
+
+    fn take(&mut self) -> bool {
+        let come_back = self.since.elapsed().as_secs_f64() / UNADDRESSED_ERROR_EVERY.as_secs_f64();
+        if come_back >= 1.0 {
+            self.left = UNADDRESSED_ERRORS.min(self.left.saturating_add(come_back as u32));
+            self.since = Instant::now();
+        }
+        let has_one = self.left > 0;
+        self.left = self.left.saturating_sub(1);
+        has_one
+    }
+}

@@ -1,0 +1,95 @@
+//! `tidegate_status`: what the gateway is and how it fares, answered by the reader itself, without admission.
+
+use serde::Serialize;
+use serde_json::value::RawValue;
+
+use crate::gateway::session::Shared;
+use crate::mcp::listing::{ToolAnnotations, ToolEntry};
+use crate::outcome::result::{Executed, Outcome};
+use crate::wire::escape::to_line;
+
+/// The tool's name.
+pub const NAME: &str = "tidegate_status";
+
+/// The tool's description, as listed.
+pub const DESCRIPTION: &str = "Shows what this Tidegate gateway is configured to do and how it fares: version, configuration \
+                               file, number of tools, calls under way, counters, and problems an operator should know of.";
+
+#[derive(Serialize)]
+struct Status<'a> {
+    version: &'a str,
+    pid: u32,
+    uptime_s: u64,
+    config: Option<String>,
+    state_dir: String,
+    tools: usize,
+    dry_run: bool,
+    calls_under_way: usize,
+    stderr: &'a str,
+    notes: &'a [String],
+    counters: &'a RawValue,
+}
+
+/// The status as an outcome; takes no argument.
+pub fn outcome(shared: &Shared) -> Outcome {
+    let counters = RawValue::from_string(shared.counters_json()).unwrap_or_default();
+    let facts = &shared.facts;
+    let status = Status {
+        version: env!("CARGO_PKG_VERSION"),
+        pid: std::process::id(),
+        uptime_s: shared.clock.since(shared.started).as_secs(),
+        config: facts.config.as_ref().map(|path| path.display().to_string()),
+        state_dir: facts.state_dir.display().to_string(),
+        tools: shared.tools.iter().count(),
+        dry_run: facts.dry_run,
+        calls_under_way: shared.inflight.len(),
+        stderr: shared.operator.as_ref().and_then(|operator| operator.why_muted()).unwrap_or("written"),
+        notes: &facts.notes,
+        counters: &counters,
+    };
+    let structured = to_line(&status);
+    Outcome {
+        code: None,
+        executed: Executed::No,
+        text: text(&status),
+        structured: Some(structured),
+        truncated: false,
+        bytes: 0,
+        next_cursor: None,
+        ended: None,
+    }
+}
+
+fn text(status: &Status<'_>) -> String {
+    let config = status.config.as_deref().unwrap_or("none");
+    let mut text = format!(
+        "Tidegate {}, up {} s. Configuration: {config}. Tools: {}. Calls under way: {}. State folder: {}. stderr: {}.",
+        status.version, status.uptime_s, status.tools, status.calls_under_way, status.state_dir, status.stderr
+    );
+    if status.dry_run {
+        text.push_str(" Dry run: nothing is executed.");
+    }
+    for note in status.notes {
+        text.push_str("\n- ");
+        text.push_str(note);
+    }
+    text.push_str("\nCounters: ");
+    text.push_str(status.counters.get());
+    text
+}
+
+/// The tool as announced.
+pub fn entry() -> ToolEntry {
+    ToolEntry {
+        name: NAME.to_owned(),
+        title: Some("Tidegate status".to_owned()),
+        description: DESCRIPTION.to_owned(),
+        input_schema: r#"{"type":"object","properties":{},"additionalProperties":false}"#.to_owned(),
+        annotations: ToolAnnotations {
+            read_only: Some(true),
+            destructive: Some(false),
+            idempotent: Some(true),
+            open_world: Some(false),
+        },
+    }
+}
