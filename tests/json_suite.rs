@@ -16,21 +16,12 @@ fn files(prefix: &str) -> Vec<(String, Vec<u8>)> {
     let mut files: Vec<(String, Vec<u8>)> = fs::read_dir(folder)
         .expect("the folder exists")
         .map(|entry| entry.expect("the folder is readable"))
-        .map(|entry| {
-            (
-                entry.file_name().into_string().expect("names are ASCII"),
-                entry.path(),
-            )
-        })
+        .map(|entry| (entry.file_name().into_string().expect("names are ASCII"), entry.path()))
         .filter(|(name, _)| name.starts_with(prefix))
         .map(|(name, path)| (name, fs::read(path).expect("the file is readable")))
         .collect();
     files.sort();
-    assert!(
-        files.len() > 30,
-        "only {} files begin with {prefix}",
-        files.len()
-    );
+    assert!(files.len() > 30, "only {} files begin with {prefix}", files.len());
     files
 }
 
@@ -47,11 +38,7 @@ fn what_is_json_is_never_unparsable() {
         assert_ne!(code, PARSE_ERROR, "{name}");
         match parse(&as_params(&text)) {
             Ok(Message::Request(request)) => {
-                assert_eq!(
-                    request.params(),
-                    Some(&*format!("{{\"v\":{text}}}")),
-                    "{name}"
-                );
+                assert_eq!(request.params(), Some(&*format!("{{\"v\":{text}}}")), "{name}");
             }
             Err(malformed) => {
                 assert_eq!(malformed.kind(), MalformedKind::DuplicateKey, "{name}");

@@ -1,5 +1,20 @@
-//! Tests from outside: what the library promises, checked against data and schemas that are not ours.
+//! The one integration binary: what the project promises, seen from outside.
+//!
+//! `kit` is shared; a module a subject; tests named after behaviour, with the R number of the field report they come from.
+#![allow(clippy::unwrap_used, reason = "a test may fail by panicking")]
+#![allow(clippy::print_stderr, reason = "skips are printed")]
+#![allow(clippy::disallowed_methods, reason = "tests start real processes and threads of their own")]
+#![allow(missing_docs, reason = "tests are named")]
+#![allow(unreachable_pub, reason = "the kit is shared inside this crate")]
+#![allow(dead_code, reason = "the kit offers more than each test needs")]
+
+mod kit;
 
 mod json_suite;
 mod mcp_schema;
+mod pipeline;
+mod schema_differential;
+mod schema_suite;
 mod shared;
+mod smoke;
+mod transcripts;

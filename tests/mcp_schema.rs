@@ -12,8 +12,8 @@ use tidegate::mcp::call::Step;
 use tidegate::mcp::era::{Era, Origin, Revision};
 use tidegate::mcp::listing::{ToolAnnotations, ToolEntry, ToolListing};
 use tidegate::mcp::render::{
-    Progress, render, render_acknowledged, render_cancelled, render_progress,
-    render_subscription_end, render_tools_changed, render_unaddressed_error,
+    Progress, render, render_acknowledged, render_cancelled, render_progress, render_subscription_end, render_tools_changed,
+    render_unaddressed_error,
 };
 use tidegate::mcp::reply::{Reply, ToolReply};
 use tidegate::mcp::session::Session;
@@ -42,38 +42,20 @@ impl Definitions {
             let text = std::fs::read_to_string(folder.join(revision.as_str()).join("schema.json"))
                 .expect("each revision has its schema");
             let schema: Value = serde_json::from_str(&text).expect("schemas are JSON");
-            compiler
-                .add_resource(&url(revision), schema)
-                .expect("the URL is well formed");
+            compiler.add_resource(&url(revision), schema).expect("the URL is well formed");
         }
         let (schemas, compiled) = (Schemas::new(), HashMap::new());
-        Some(Definitions {
-            schemas,
-            compiler,
-            compiled,
-        })
+        Some(Definitions { schemas, compiler, compiled })
     }
 
     /// Whether `value` satisfies a definition of the revision; a definition that does not exist is an error.
     fn check(&mut self, revision: Revision, name: &str, value: &Value) -> Result<(), String> {
-        let keyword = if revision >= Revision::V2025_11_25 {
-            "$defs"
-        } else {
-            "definitions"
-        };
+        let keyword = if revision >= Revision::V2025_11_25 { "$defs" } else { "definitions" };
         let pointer = format!("{}#/{keyword}/{name}", url(revision));
-        let Definitions {
-            schemas,
-            compiler,
-            compiled,
-        } = self;
-        let index = compiled
-            .entry(pointer.clone())
-            .or_insert_with(|| compiler.compile(&pointer, schemas).ok());
+        let Definitions { schemas, compiler, compiled } = self;
+        let index = compiled.entry(pointer.clone()).or_insert_with(|| compiler.compile(&pointer, schemas).ok());
         let index = index.ok_or_else(|| format!("{} defines no {name}", revision.as_str()))?;
-        schemas
-            .validate(value, index)
-            .map_err(|error| format!("{} {name}: {error:#}", revision.as_str()))
+        schemas.validate(value, index).map_err(|error| format!("{} {name}: {error:#}", revision.as_str()))
     }
 }
 
@@ -104,16 +86,8 @@ pub(crate) fn validate_server_line(revision: Revision, line: &str) -> Result<(),
 fn duties(revision: Revision, message: &Value) -> Result<Vec<(&'static str, &Value)>, String> {
     let method = message["method"].as_str();
     if let Some(result) = message.get("result") {
-        let response = if revision >= Revision::V2025_11_25 {
-            "JSONRPCResultResponse"
-        } else {
-            "JSONRPCResponse"
-        };
-        return Ok(vec![
-            ("JSONRPCMessage", message),
-            (response, message),
-            (result_kind(revision, result), result),
-        ]);
+        let response = if revision >= Revision::V2025_11_25 { "JSONRPCResultResponse" } else { "JSONRPCResponse" };
+        return Ok(vec![("JSONRPCMessage", message), (response, message), (result_kind(revision, result), result)]);
     }
     if let Some(error) = message.get("error") {
         return Ok(error_duties(revision, message, error));
@@ -140,35 +114,19 @@ fn result_kind(revision: Revision, result: &Value) -> &'static str {
         () if has("resourceTemplates") => "ListResourceTemplatesResult",
         () if has("contents") => "ReadResourceResult",
         () if has("inputRequests") || has("requestState") => "InputRequiredResult",
-        () if result["_meta"]
-            .get("io.modelcontextprotocol/subscriptionId")
-            .is_some() =>
-        {
-            "SubscriptionsListenResult"
-        }
+        () if result["_meta"].get("io.modelcontextprotocol/subscriptionId").is_some() => "SubscriptionsListenResult",
         () if revision.is_legacy() => "EmptyResult",
         () => "Result",
     }
 }
 
-fn error_duties<'a>(
-    revision: Revision,
-    message: &'a Value,
-    error: &'a Value,
-) -> Vec<(&'static str, &'a Value)> {
+fn error_duties<'a>(revision: Revision, message: &'a Value, error: &'a Value) -> Vec<(&'static str, &'a Value)> {
     if revision < Revision::V2025_11_25 {
         // Those schemas have no form at all for an error that belongs to no request; JSON-RPC 2.0 has `"id": null`.
         let addressed = message.get("id").is_some_and(|id| !id.is_null());
-        return if addressed {
-            vec![("JSONRPCMessage", message), ("JSONRPCError", message)]
-        } else {
-            Vec::new()
-        };
+        return if addressed { vec![("JSONRPCMessage", message), ("JSONRPCError", message)] } else { Vec::new() };
     }
-    let mut duties = vec![
-        ("JSONRPCMessage", message),
-        ("JSONRPCErrorResponse", message),
-    ];
+    let mut duties = vec![("JSONRPCMessage", message), ("JSONRPCErrorResponse", message)];
     if revision == Revision::V2026_07_28 {
         match error["code"].as_i64() {
             Some(-32700) => duties.push(("ParseError", error)),
@@ -190,32 +148,20 @@ fn check_valid(revision: Revision, line: &str) {
 }
 
 fn era(revision: Revision) -> Era {
-    if revision.is_legacy() {
-        Era::Legacy(revision)
-    } else {
-        Era::Modern
-    }
+    if revision.is_legacy() { Era::Legacy(revision) } else { Era::Modern }
 }
 
 fn listing() -> Arc<ToolListing> {
-    let entry = |name: &str, annotations| {
-        ToolEntry {
+    let entry = |name: &str, annotations| ToolEntry {
         name: name.to_owned(),
         title: Some("Title".to_owned()),
         description: "What it does".to_owned(),
         input_schema: r#"{"type":"object","properties":{"a":{"type":"integer"}},"additionalProperties":false}"#.to_owned(),
         annotations,
-    }
     };
-    let all = ToolAnnotations {
-        read_only: Some(false),
-        destructive: Some(true),
-        idempotent: Some(false),
-        open_world: Some(true),
-    };
-    Arc::new(ToolListing {
-        entries: vec![entry("one", all), entry("two", ToolAnnotations::default())],
-    })
+    let all =
+        ToolAnnotations { read_only: Some(false), destructive: Some(true), idempotent: Some(false), open_world: Some(true) };
+    Arc::new(ToolListing { entries: vec![entry("one", all), entry("two", ToolAnnotations::default())] })
 }
 
 fn replies(revision: Revision) -> Vec<Reply> {
@@ -237,21 +183,12 @@ fn replies(revision: Revision) -> Vec<Reply> {
     ];
     let instructions = Some("Use it well.".into());
     if revision.is_legacy() {
-        replies.extend([
-            Reply::Pong,
-            Reply::Initialized { instructions },
-            Reply::Initialized { instructions: None },
-        ]);
+        replies.extend([Reply::Pong, Reply::Initialized { instructions }, Reply::Initialized { instructions: None }]);
     } else {
-        replies.extend([
-            Reply::Discovered { instructions },
-            Reply::Discovered { instructions: None },
-        ]);
+        replies.extend([Reply::Discovered { instructions }, Reply::Discovered { instructions: None }]);
     }
     for code in [-32700, -32600, -32601, -32602, -32603] {
-        replies.push(Reply::Error(
-            RpcError::new(code, "message").with_data(r#"{"uri":"x"}"#.to_owned()),
-        ));
+        replies.push(Reply::Error(RpcError::new(code, "message").with_data(r#"{"uri":"x"}"#.to_owned())));
         replies.push(Reply::Error(RpcError::new(code, "message")));
     }
     replies
@@ -261,10 +198,7 @@ fn replies(revision: Revision) -> Vec<Reply> {
 fn every_reply_in_every_revision() {
     for revision in Revision::ALL {
         for id in ["0", "-1", "\"\"", "\"a\"", "9007199254740993"] {
-            let origin = Origin {
-                id: Id::parse(id).unwrap(),
-                era: era(revision),
-            };
+            let origin = Origin { id: Id::parse(id).unwrap(), era: era(revision) };
             for reply in replies(revision) {
                 check_valid(revision, &render(&origin, &reply));
             }
@@ -275,29 +209,12 @@ fn every_reply_in_every_revision() {
 #[test]
 fn every_notice_in_every_revision() {
     for revision in Revision::ALL {
-        check_valid(
-            revision,
-            &render_cancelled(&Id::text("tg-1"), "the call was cancelled"),
-        );
+        check_valid(revision, &render_cancelled(&Id::text("tg-1"), "the call was cancelled"));
         let tag = Id::integer(1);
-        check_valid(
-            revision,
-            &render_tools_changed((!revision.is_legacy()).then_some(&tag)),
-        );
+        check_valid(revision, &render_tools_changed((!revision.is_legacy()).then_some(&tag)));
         let token = progress_token();
         for (total, message) in [(None, None), (Some(9), Some("half way"))] {
-            check_valid(
-                revision,
-                &render_progress(
-                    era(revision),
-                    &token,
-                    Progress {
-                        done: 4,
-                        total,
-                        message,
-                    },
-                ),
-            );
+            check_valid(revision, &render_progress(era(revision), &token, Progress { done: 4, total, message }));
         }
         for null_id in [false, true] {
             let line = render_unaddressed_error(&RpcError::new(-32700, "message"), null_id);
@@ -332,18 +249,9 @@ fn progress_token() -> tidegate::mcp::call::ProgressToken {
 #[test]
 fn acknowledgements_and_refusals_of_a_session() {
     let mut session = Session::new(listing(), None);
-    for wanted in [
-        r#"{"toolsListChanged":true}"#,
-        r#"{"promptsListChanged":true,"resourceSubscriptions":["a:b"]}"#,
-    ] {
-        match step(
-            &mut session,
-            "subscriptions/listen",
-            &format!(r#""notifications":{wanted},{META}"#),
-        ) {
-            Step::Listen(listen) => {
-                check_valid(Revision::V2026_07_28, &render_acknowledged(&listen))
-            }
+    for wanted in [r#"{"toolsListChanged":true}"#, r#"{"promptsListChanged":true,"resourceSubscriptions":["a:b"]}"#] {
+        match step(&mut session, "subscriptions/listen", &format!(r#""notifications":{wanted},{META}"#)) {
+            Step::Listen(listen) => check_valid(Revision::V2026_07_28, &render_acknowledged(&listen)),
             other => panic!("{other:?}"),
         }
     }
@@ -356,16 +264,11 @@ fn acknowledgements_and_refusals_of_a_session() {
         ("initialize", META),
         ("ping", META),
         ("tools/call", META),
-        (
-            "resources/read",
-            &format!(r#""uri":"result://gone",{META}"#),
-        ),
+        ("resources/read", &format!(r#""uri":"result://gone",{META}"#)),
         ("resources/list", &format!(r#""cursor":"",{META}"#)),
     ] {
         match step(&mut session, method, params) {
-            Step::Answer(origin, reply) => {
-                check_valid(Revision::V2026_07_28, &render(&origin, &reply))
-            }
+            Step::Answer(origin, reply) => check_valid(Revision::V2026_07_28, &render(&origin, &reply)),
             other => panic!("{other:?}"),
         }
     }
@@ -379,45 +282,17 @@ fn the_validator_finds_what_is_wrong() {
     let modern = Revision::V2026_07_28;
     for (revision, line) in [
         (modern, r#"{"jsonrpc":"2.0","id":1,"result":{}}"#),
-        (
-            modern,
-            r#"{"jsonrpc":"2.0","id":1,"result":{"resultType":"complete","tools":[]}}"#,
-        ),
-        (
-            modern,
-            r#"{"jsonrpc":"2.0","id":1,"method":"elicitation/create","params":{}}"#,
-        ),
-        (
-            modern,
-            r#"{"jsonrpc":"2.0","id":1,"error":{"code":-32022,"message":"m","data":{}}}"#,
-        ),
-        (
-            modern,
-            r#"{"jsonrpc":"2.0","id":null,"error":{"code":-32700,"message":"m"}}"#,
-        ),
-        (
-            Revision::V2025_11_25,
-            r#"{"jsonrpc":"2.0","id":1,"result":{"content":[{"type":"text"}]}}"#,
-        ),
-        (
-            Revision::V2025_06_18,
-            r#"{"jsonrpc":"2.0","id":1.5,"result":{}}"#,
-        ),
-        (
-            Revision::V2024_11_05,
-            r#"{"jsonrpc":"2.0","id":1,"result":{"tools":[{"name":"x"}]}}"#,
-        ),
-        (
-            Revision::V2024_11_05,
-            r#"{"jsonrpc":"2.0","id":1,"result":{"protocolVersion":"2024-11-05"}}"#,
-        ),
+        (modern, r#"{"jsonrpc":"2.0","id":1,"result":{"resultType":"complete","tools":[]}}"#),
+        (modern, r#"{"jsonrpc":"2.0","id":1,"method":"elicitation/create","params":{}}"#),
+        (modern, r#"{"jsonrpc":"2.0","id":1,"error":{"code":-32022,"message":"m","data":{}}}"#),
+        (modern, r#"{"jsonrpc":"2.0","id":null,"error":{"code":-32700,"message":"m"}}"#),
+        (Revision::V2025_11_25, r#"{"jsonrpc":"2.0","id":1,"result":{"content":[{"type":"text"}]}}"#),
+        (Revision::V2025_06_18, r#"{"jsonrpc":"2.0","id":1.5,"result":{}}"#),
+        (Revision::V2024_11_05, r#"{"jsonrpc":"2.0","id":1,"result":{"tools":[{"name":"x"}]}}"#),
+        (Revision::V2024_11_05, r#"{"jsonrpc":"2.0","id":1,"result":{"protocolVersion":"2024-11-05"}}"#),
         (Revision::V2024_11_05, "{}\n"),
         (Revision::V2024_11_05, "started"),
     ] {
-        assert!(
-            validate_server_line(revision, line).is_err(),
-            "{}: {line}",
-            revision.as_str()
-        );
+        assert!(validate_server_line(revision, line).is_err(), "{}: {line}", revision.as_str());
     }
 }

@@ -14,10 +14,7 @@ pub(crate) fn shared(path: &str) -> Option<PathBuf> {
     let found = Some(root.join(path)).filter(|path| path.exists());
     if found.is_none() {
         let count = SKIPPED.fetch_add(1, Ordering::Relaxed) + 1;
-        eprintln!(
-            "skipped ({count} so far): no {path} below {}",
-            root.display()
-        );
+        eprintln!("skipped ({count} so far): no {path} below {}", root.display());
     }
     found
 }
