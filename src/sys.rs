@@ -172,6 +172,15 @@ pub fn connect_start(address: SocketAddr) -> io::Result<TcpStream> {
     }
 }
 
+/// SO_LINGER with zero: closing the socket resets the connection, and what was not yet sent never leaves.
+pub fn reset_on_close(fd: BorrowedFd<'_>) -> io::Result<()> {
+    let linger = libc::linger { l_onoff: 1, l_linger: 0 };
+    let size = size_of_val(&linger) as libc::socklen_t;
+    let value = std::ptr::from_ref(&linger).cast();
+    // SAFETY: `linger` is a live struct of the size given.
+    checked(unsafe { libc::setsockopt(fd.as_raw_fd(), libc::SOL_SOCKET, libc::SO_LINGER, value, size) }).map(drop)
+}
+
 /// A signal a process group can be sent.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Signal {

@@ -7,7 +7,7 @@ use std::borrow::Cow;
 
 use crate::outcome::http::media::windows_1252;
 use crate::secret::Redactor;
-use crate::wire::escape::to_line;
+use crate::wire::escape::{escaped_len, to_line};
 
 /// Response header fields, ready to show.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -48,6 +48,11 @@ pub fn list(headers: &[(String, Vec<u8>)], redactor: &Redactor, budget: usize) -
 }
 
 impl Listing {
+    /// What it takes in both copies together.
+    pub fn cost(&self) -> usize {
+        self.json.len() + self.notable.iter().map(|line| escaped_len(line) + 2).sum::<usize>()
+    }
+
     fn add(&mut self, name: &str, values: Vec<String>, budget: usize) {
         let fields = values.len();
         let joined = values.join(", ");
