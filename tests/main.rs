@@ -13,6 +13,7 @@ mod kit;
 mod json_suite;
 mod mcp_schema;
 mod pipeline;
+mod readme;
 mod schema_differential;
 mod schema_suite;
 mod shared;

@@ -1,5 +1,6 @@
 //! The order of things, seen from outside: refused before anything, recorded before done, one code for each way to fail.
 
+use std::io::Write;
 use std::net::TcpListener;
 use std::os::unix::fs::PermissionsExt;
 
@@ -116,6 +117,9 @@ fn each_way_to_fail_has_its_code() {
     let gone = Peer::start(|_| Answer::Bytes(Vec::new()));
     let garbage = Peer::start(|_| Answer::Bytes(b"this is not HTTP at all\r\n\r\n".to_vec()));
     let missing = Peer::start(|_| Answer::Bytes(b"HTTP/1.1 404 Not Found\r\ncontent-length: 4\r\n\r\nnope".to_vec()));
+    let no_tls = TcpListener::bind("127.0.0.1:0").unwrap();
+    let no_tls_port = no_tls.local_addr().unwrap().port();
+    let answerer = std::thread::spawn(move || no_tls.accept().unwrap().0.write_all(b"no TLS here, sorry\r\n").unwrap());
     let mut slow = sh("slow", "sleep 600");
     slow["timeout_s"] = json!(0.3);
     let tools = json!([
@@ -124,7 +128,7 @@ fn each_way_to_fail_has_its_code() {
         slow,
         {"name": "absent", "description": "x", "exec": {"argv": ["/nonexistent/program"]}},
         get("refused", &format!("http://127.0.0.1:{refused}/")),
-        get("tls", &format!("https://127.0.0.1:{}/", garbage.port())),
+        get("tls", &format!("https://127.0.0.1:{no_tls_port}/")),
         get("cut", &format!("{}/", cut.url())),
         get("gone", &format!("{}/", gone.url())),
         get("garbage", &format!("{}/", garbage.url())),
@@ -137,6 +141,7 @@ fn each_way_to_fail_has_its_code() {
     check(&mut running, "absent", "{}", "spawn_failed", "no", "/nonexistent/program");
     check(&mut running, "refused", "{}", "connect_failed", "no", "127.0.0.1");
     check(&mut running, "tls", "{}", "tls_failed", "no", "");
+    answerer.join().unwrap();
     check(&mut running, "cut", "{}", "connection_lost", "yes", "12 of 30 bytes");
     check(&mut running, "gone", "{}", "connection_lost", "unknown", "");
     check(&mut running, "garbage", "{}", "response_malformed", "unknown", "");

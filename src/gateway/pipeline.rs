@@ -42,6 +42,10 @@ pub fn perform(grant: Grant, number: u64, admitted: Instant, ctx: &CallCtx<'_>, 
     if ctx.token.is_cancelled() {
         return Failure::cancelled(Executed::No, None).into();
     }
+    if Instant::now() >= ctx.deadline {
+        let message = "the call's time was over before it could begin: too many calls were ahead of it; try again later";
+        return Failure::new(Code::TimedOut, Executed::No, message).into();
+    }
     if let Hands::Recorder(recorder) = &world.hands {
         return recorder.record(&grant);
     }

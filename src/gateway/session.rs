@@ -400,7 +400,7 @@ impl Reader {
     }
 
     fn answer_status(&self, call: &Call) {
-        let outcome = status::outcome(&self.shared);
+        let outcome = status::outcome(&self.shared, call.arguments());
         self.answer(call.origin(), &answer::outcome(outcome, Duration::ZERO));
     }
 

@@ -5,7 +5,7 @@ use serde_json::value::RawValue;
 
 use crate::gateway::session::Shared;
 use crate::mcp::listing::{ToolAnnotations, ToolEntry};
-use crate::outcome::result::{Executed, Outcome};
+use crate::outcome::result::{Code, Executed, Failure, Outcome};
 use crate::wire::escape::to_line;
 
 /// The tool's name.
@@ -30,8 +30,13 @@ struct Status<'a> {
     counters: &'a RawValue,
 }
 
-/// The status as an outcome; takes no argument.
-pub fn outcome(shared: &Shared) -> Outcome {
+/// The status as an outcome; takes no argument and refuses any.
+pub fn outcome(shared: &Shared, arguments: &str) -> Outcome {
+    let members = arguments.trim().trim_start_matches('{').trim_end_matches('}');
+    if !members.trim().is_empty() {
+        let message = "arguments: expected none, got some: tidegate_status takes no arguments";
+        return Failure::new(Code::BadArguments, Executed::No, message).into();
+    }
     let counters = RawValue::from_string(shared.counters_json()).unwrap_or_default();
     let facts = &shared.facts;
     let status = Status {

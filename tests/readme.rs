@@ -1,0 +1,80 @@
+//! The README's examples are true: its session is run as it stands, its configurations load, its lists are complete.
+
+use std::io::Write;
+use std::path::Path;
+use std::process::{Command, Stdio};
+
+use tidegate::config::Config;
+use tidegate::outcome::result::Code;
+
+use crate::kit::dir::Dir;
+
+fn readme() -> String {
+    std::fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join("README.md")).unwrap()
+}
+
+/// The fenced blocks of a language.
+fn blocks(language: &str) -> Vec<String> {
+    let text = readme();
+    let fenced = text.split("\n```").filter_map(|block| block.strip_prefix(&format!("{language}\n")));
+    fenced.map(str::to_owned).collect()
+}
+
+/// Member order of the first, durations aside.
+fn settled(line: &str) -> String {
+    match line.split_once("\"duration_ms\":") {
+        Some((before, after)) => format!("{before}\"duration_ms\":{}", after.trim_start_matches(|c: char| c.is_ascii_digit())),
+        None => line.to_owned(),
+    }
+}
+
+#[test]
+fn the_session_runs_as_it_stands() {
+    let session = blocks("sh").into_iter().find(|block| block.starts_with("$ cat hello.json")).unwrap();
+    let (config, rest) = session.strip_prefix("$ cat hello.json\n").unwrap().split_once("\n$ tidegate serve").unwrap();
+    let (input, output) = rest.split_once("<<'END'\n").unwrap().1.split_once("\nEND\n").unwrap();
+    let dir = Dir::new();
+    let state = dir.join("state").display().to_string();
+    let config = dir.write("hello.json", config.replace("/tmp/tidegate-hello", &state));
+    let mut child = Command::new(env!("CARGO_BIN_EXE_tidegate"))
+        .args(["serve", "--config"])
+        .arg(config)
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::null())
+        .spawn()
+        .unwrap();
+    child.stdin.take().unwrap().write_all(format!("{input}\n").as_bytes()).unwrap();
+    let got = child.wait_with_output().unwrap();
+    assert!(got.status.success());
+    let sorted = |text: &str| {
+        let mut lines: Vec<String> = text.lines().map(settled).collect();
+        lines.sort();
+        lines
+    };
+    assert_eq!(sorted(std::str::from_utf8(&got.stdout).unwrap()), sorted(output));
+}
+
+#[test]
+fn its_configurations_load() {
+    let configs: Vec<String> = blocks("json").into_iter().filter(|block| block.contains("\"tools\"")).collect();
+    assert_eq!(configs.len(), 1);
+    for text in configs {
+        let config = Config::parse(Path::new("/readme.json"), &text, &|_| None).unwrap_or_else(|error| panic!("{error}"));
+        assert_eq!(config.tools.len(), 2);
+    }
+}
+
+#[test]
+fn its_lists_are_complete() {
+    let text = readme();
+    for code in Code::ALL {
+        assert!(text.contains(code.as_str()), "{code}");
+    }
+    for exit in
+        ["0 clean end", "1 the command's own no", "2 usage", "65 malformed", "70 internal", "74 I/O", "78 configuration"]
+    {
+        assert!(text.contains(exit), "{exit}");
+    }
+    assert!(text.lines().count() <= 150);
+}
