@@ -185,11 +185,26 @@ pub fn init(level: log::LevelFilter, format: Format, file: Option<std::fs::File>
         }
     });
     match file {
-        Some(file) => builder.target(env_logger::Target::Pipe(Box::new(file))),
+        Some(file) => builder.target(env_logger::Target::Pipe(Box::new(Both(file)))),
         None => builder.target(env_logger::Target::Stderr),
     };
     // A second initialisation (tests) keeps the first.
     let _ = builder.try_init();
+}
+
+/// Writes to stderr and to the log file; a full disk silences neither.
+struct Both(std::fs::File);
+
+impl io::Write for Both {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        let _ = self.0.write_all(bytes);
+        io::stderr().lock().write_all(bytes)?;
+        Ok(bytes.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
 }
 
 /// Replaces the panic hook: one operator line with the place, never the text, which may hold payload.
