@@ -71,7 +71,7 @@ fn intent(grant: &Grant, number: u64) -> Record {
         call: number,
         tool: terms.tool.clone(),
         rule: terms.rule.clone(),
-        target: terms.target.clone(),
+        target: grant.place(),
         action_sha256: hex(digest(&SHA256, grant.record().as_bytes()).as_ref()),
         credential: terms.credential.as_ref().map(|rule| rule.name.clone()),
     }

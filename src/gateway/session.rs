@@ -469,7 +469,9 @@ impl Reader {
             None => self.send_unaddressed(&error),
         }
         if malformed.class() == Class::Lost && self.rules.on_malformed == OnMalformed::Close {
-            log::warn!("session closed: {}", malformed.message());
+            // Its kind and place, never its text.
+            let place = malformed.at().map(|column| format!(" at column {column}")).unwrap_or_default();
+            log::warn!("session closed by a line that is no message: {}{place}", malformed.kind().name());
             self.end(Cause::Malformed);
         }
     }
@@ -535,8 +537,7 @@ impl Reader {
             }
         }
         if let Phase::Draining { cause, began } = self.phase {
-            let is_written = self.writer.as_ref().is_none_or(Thread::is_finished);
-            return (is_written || began.elapsed() >= END).then_some(cause);
+            return (self.shared.outbox.is_written() || began.elapsed() >= END).then_some(cause);
         }
         None
     }

@@ -1,4 +1,5 @@
-//! The shape of a journal line. Members are a documented contract; no payload, no secret, no raw argument is among them.
+//! The shape of a journal line. Members are a documented contract: no payload and no secret is among them, and of the arguments
+//! only what the path of an HTTP target shows.
 
 use serde::Serialize;
 

@@ -76,6 +76,14 @@ impl Grant {
         }
     }
 
+    /// What the action is aimed at without its arguments: program, or method, origin and path. For the journal.
+    pub fn place(&self) -> String {
+        match self {
+            Grant::Http(grant) => grant.terms.target.clone(),
+            Grant::Exec(grant) => format!("exec {}", grant.action.argv.first().map_or("", String::as_str)),
+        }
+    }
+
     /// The action as recorded: compact JSON, credentials by name only.
     pub fn record(&self) -> String {
         match self {

@@ -56,6 +56,7 @@ struct State {
     in_call: bool,
     is_closed: bool,
     is_broken: bool,
+    is_written: bool,
 }
 
 /// What the writer tells while it works. Called without the outbox locked.
@@ -123,8 +124,18 @@ impl Outbox {
         self.changed.notify_all();
     }
 
+    /// Whether the writer's life is over: nothing of it will follow.
+    pub fn is_written(&self) -> bool {
+        self.lock().is_written
+    }
+
     /// The writer's life: returns when the outbox is closed and empty, broken, or given up.
     pub fn write_all_to(&self, output: &Output, told: &dyn Told) {
+        self.write_until_the_end(output, told);
+        self.lock().is_written = true;
+    }
+
+    fn write_until_the_end(&self, output: &Output, told: &dyn Told) {
         let mut begun = None;
         let mut last_left = Instant::now();
         while let Some(hand) = self.take_hand(begun.take()) {
@@ -276,8 +287,10 @@ mod tests {
             assert!(outbox.push(Frame::new(line.clone(), Some(ticket as Ticket))));
         }
         outbox.close();
+        assert!(!outbox.is_written());
         let got: Vec<String> = BufReader::new(reader).lines().map(Result::unwrap).collect();
         assert!(writer.join());
+        assert!(outbox.is_written());
         assert!(got == lines);
         assert_eq!(left.iter().flatten().collect::<Vec<_>>(), (0..200).collect::<Vec<_>>());
     }
