@@ -10,6 +10,7 @@
 
 mod kit;
 
+mod demo;
 mod json_suite;
 mod mcp_schema;
 mod pipeline;

@@ -1,0 +1,298 @@
+//! The flag table: what may be asked, from which parsing and help are both made.
+//!
+//! Nothing here has an effect; `--help` and `--version` are answered before anything that can fail.
+
+use std::ffi::OsString;
+use std::fmt::{self, Write as _};
+use std::path::PathBuf;
+
+use lexopt::{Arg, Parser, ValueExt};
+
+/// A subcommand.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Command {
+    /// The gateway.
+    Serve,
+    /// The guided tour.
+    Demo,
+    /// The configuration's JSON Schema.
+    Schema,
+}
+
+/// One subcommand, as helped.
+struct CommandRow {
+    command: Command,
+    name: &'static str,
+    summary: &'static str,
+    about: &'static str,
+}
+
+const COMMANDS: &[CommandRow] = &[
+    CommandRow {
+        command: Command::Serve,
+        name: "serve",
+        summary: "be the gateway: an MCP server on stdin and stdout",
+        about: "Speaks MCP on stdin and stdout, one JSON-RPC message a line, for every revision from 2024-11-05 to 2026-07-28,\n\
+                and carries out the tools that the configuration declares. Ends with end of file on stdin, SIGTERM or SIGINT.\n\
+                SIGUSR1 prints the counters on stderr.\n\n\
+                Without --config the configuration is looked for in $TIDEGATE_CONFIG, $XDG_CONFIG_HOME/tidegate/config.json\n\
+                and /etc/tidegate/config.json, never in the working directory. Without any it offers tidegate_status alone.",
+    },
+    CommandRow {
+        command: Command::Demo,
+        name: "demo",
+        summary: "show in four steps what the gateway does, on loopback only",
+        about: "Starts a small HTTP server on loopback and the gateway as a child process, and shows a credentialed HTTP call, a\n\
+                local command, a cancelled command, and a malformed line. Exit code 1 if a step did not hold.",
+    },
+    CommandRow {
+        command: Command::Schema,
+        name: "schema",
+        summary: "print the JSON Schema of the configuration file",
+        about: "Prints the JSON Schema 2020-12 of the configuration file; editors complete and check with it.",
+    },
+];
+
+/// One flag: its row is its documentation.
+struct FlagRow {
+    flag: Flag,
+    long: &'static str,
+    value: Option<&'static str>,
+    command: Command,
+    help: &'static str,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Flag {
+    Config,
+    DryRun,
+    Record,
+    Gateway,
+}
+
+const FLAGS: &[FlagRow] = &[
+    FlagRow {
+        flag: Flag::Config,
+        long: "config",
+        value: Some("FILE"),
+        command: Command::Serve,
+        help: "the configuration file",
+    },
+    FlagRow {
+        flag: Flag::DryRun,
+        long: "dry-run",
+        value: None,
+        command: Command::Serve,
+        help: "check and decide as always, but execute nothing; replies say what would be done",
+    },
+    FlagRow {
+        flag: Flag::Record,
+        long: "record",
+        value: Some("FILE"),
+        command: Command::Serve,
+        help: "with --dry-run: append each typed action to FILE, one JSON object a line",
+    },
+    FlagRow {
+        flag: Flag::Gateway,
+        long: "gateway",
+        value: Some("PROGRAM"),
+        command: Command::Demo,
+        help: "the gateway to show, instead of this very program",
+    },
+];
+
+/// What `serve` was asked.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct ServeOptions {
+    /// `--config`.
+    pub config: Option<PathBuf>,
+    /// `--dry-run`.
+    pub dry_run: bool,
+    /// `--record`.
+    pub record: Option<PathBuf>,
+}
+
+/// What `demo` was asked.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct DemoOptions {
+    /// `--gateway`.
+    pub gateway: Option<PathBuf>,
+}
+
+/// A command line that was understood.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Parsed {
+    /// Run the gateway.
+    Serve(ServeOptions),
+    /// Run the tour.
+    Demo(DemoOptions),
+    /// Print this text.
+    Text(String),
+}
+
+/// A command line that was not; one line.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct UsageError(String);
+
+impl fmt::Display for UsageError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+fn shown(text: impl AsRef<std::ffi::OsStr>) -> String {
+    crate::rpc::error::shown(&text.as_ref().to_string_lossy())
+}
+
+/// Understands the arguments, program name first.
+pub fn parse(arguments: impl IntoIterator<Item = OsString>) -> Result<Parsed, UsageError> {
+    let mut parser = Parser::from_iter(arguments);
+    let mut command: Option<&CommandRow> = None;
+    let (mut serve, mut demo) = (ServeOptions::default(), DemoOptions::default());
+    while let Some(argument) = parser.next().map_err(|error| UsageError(error.to_string()))? {
+        match argument {
+            Arg::Long("help") | Arg::Short('h') => return Ok(Parsed::Text(help(command))),
+            Arg::Long("version") | Arg::Short('V') => return Ok(Parsed::Text(version())),
+            Arg::Value(word) => match command {
+                None => command = Some(find_command(&word)?),
+                Some(row) => return Err(UsageError(format!("{} takes no argument, got {}", row.name, shown(word)))),
+            },
+            Arg::Long(name) => {
+                let row = find_flag(command, name)?;
+                let value = row.value.map(|_| parser.value()).transpose().map_err(|error| UsageError(error.to_string()))?;
+                set(row.flag, value, &mut serve, &mut demo)?;
+            }
+            Arg::Short(short) => return Err(UsageError(format!("unknown flag -{short}"))),
+        }
+    }
+    finish(command, serve, demo)
+}
+
+fn finish(command: Option<&CommandRow>, serve: ServeOptions, demo: DemoOptions) -> Result<Parsed, UsageError> {
+    if serve.record.is_some() && !serve.dry_run {
+        return Err(UsageError("--record needs --dry-run: a gateway that acts keeps its journal instead".to_owned()));
+    }
+    match command.map(|row| row.command) {
+        None => Err(UsageError("a command is missing: expected serve, demo or schema".to_owned())),
+        Some(Command::Serve) => Ok(Parsed::Serve(serve)),
+        Some(Command::Demo) => Ok(Parsed::Demo(demo)),
+        Some(Command::Schema) => Ok(Parsed::Text(crate::config::schema::text().to_owned())),
+    }
+}
+
+fn find_command(word: &OsString) -> Result<&'static CommandRow, UsageError> {
+    let names: Vec<&str> = COMMANDS.iter().map(|row| row.name).collect();
+    let row = COMMANDS.iter().find(|row| word == row.name);
+    row.ok_or_else(|| UsageError(format!("unknown command {}: expected one of {}", shown(word), names.join(", "))))
+}
+
+fn find_flag(command: Option<&CommandRow>, name: &str) -> Result<&'static FlagRow, UsageError> {
+    let Some(command) = command else {
+        return Err(UsageError(format!("--{name} must follow its command: expected serve, demo or schema first")));
+    };
+    let row = FLAGS.iter().find(|row| row.long == name && row.command == command.command);
+    row.ok_or_else(|| UsageError(format!("{} knows no flag {}", command.name, shown(format!("--{name}")))))
+}
+
+fn set(flag: Flag, value: Option<OsString>, serve: &mut ServeOptions, demo: &mut DemoOptions) -> Result<(), UsageError> {
+    let path = value.map(|value| value.parse_with(|text| Ok::<_, String>(PathBuf::from(text))));
+    let path = path.transpose().map_err(|error| UsageError(error.to_string()))?;
+    match flag {
+        Flag::Config => serve.config = path,
+        Flag::DryRun => serve.dry_run = true,
+        Flag::Record => serve.record = path,
+        Flag::Gateway => demo.gateway = path,
+    }
+    Ok(())
+}
+
+fn version() -> String {
+    format!("tidegate {}\n", env!("CARGO_PKG_VERSION"))
+}
+
+fn help(command: Option<&CommandRow>) -> String {
+    let mut text = String::new();
+    match command {
+        None => {
+            text.push_str("Tidegate lets an agent act on the outside world without holding a key.\n\n");
+            text.push_str("Usage: tidegate COMMAND [FLAGS]\n\nCommands:\n");
+            for row in COMMANDS {
+                let _ = writeln!(text, "  {:<8}{}", row.name, row.summary);
+            }
+            text.push_str("\nFlags of every command:\n");
+        }
+        Some(row) => {
+            let _ = write!(
+                text,
+                "tidegate {}: {}\n\nUsage: tidegate {} [FLAGS]\n\n{}\n\nFlags:\n",
+                row.name, row.summary, row.name, row.about
+            );
+            for flag in FLAGS.iter().filter(|flag| flag.command == row.command) {
+                let name = format!("--{} {}", flag.long, flag.value.unwrap_or_default());
+                let _ = writeln!(text, "  {name:<20}{}", flag.help);
+            }
+        }
+    }
+    for (name, what) in [("-h, --help", "show this, or the help of a command"), ("-V, --version", "show the version")] {
+        let _ = writeln!(text, "  {name:<20}{what}");
+    }
+    if command.is_none() {
+        text.push_str("\nExit codes: 0 clean end, 1 the command's own no, 2 usage, 65 malformed peer, 70 internal,\n74 I/O on the protocol stream, 78 configuration.\n");
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn parsed(line: &str) -> Result<Parsed, String> {
+        let arguments = std::iter::once("tidegate").chain(line.split_whitespace()).map(OsString::from);
+        parse(arguments).map_err(|error| error.to_string())
+    }
+
+    #[track_caller]
+    fn check_error(line: &str, expected: &str) {
+        assert_eq!(parsed(line), Err(expected.to_owned()), "{line}");
+    }
+
+    #[test]
+    fn flags_reach_their_command() {
+        let options = ServeOptions { config: Some("/a".into()), dry_run: true, record: Some("/b".into()) };
+        assert_eq!(parsed("serve --config /a --dry-run --record=/b"), Ok(Parsed::Serve(options)));
+        assert_eq!(parsed("demo --gateway x"), Ok(Parsed::Demo(DemoOptions { gateway: Some("x".into()) })));
+        assert_eq!(parsed("--version"), Ok(Parsed::Text(version())));
+    }
+
+    #[test]
+    fn a_bad_command_line_is_one_clear_line() {
+        check_error("", "a command is missing: expected serve, demo or schema");
+        check_error("sevre", "unknown command \"sevre\": expected one of serve, demo, schema");
+        check_error("serve x", "serve takes no argument, got \"x\"");
+        check_error("serve --cfg x", "serve knows no flag \"--cfg\"");
+        check_error("serve --gateway x", "serve knows no flag \"--gateway\"");
+        check_error("--config x serve", "--config must follow its command: expected serve, demo or schema first");
+        check_error("serve -x", "unknown flag -x");
+        check_error("serve --record x", "--record needs --dry-run: a gateway that acts keeps its journal instead");
+        assert!(parsed("serve --config").is_err());
+        assert!(parsed("serve --dry-run=yes").is_err());
+    }
+
+    #[test]
+    fn every_flag_and_command_is_in_the_help() {
+        for row in COMMANDS {
+            assert!(help(None).contains(row.summary));
+            let help = help(Some(row));
+            for flag in FLAGS.iter().filter(|flag| flag.command == row.command) {
+                assert!(help.contains(&format!("--{}", flag.long)) && help.contains(flag.help));
+            }
+        }
+    }
+
+    #[test]
+    fn help_fits_a_terminal() {
+        for row in COMMANDS.iter().map(Some).chain([None]) {
+            assert!(help(row).lines().all(|line| line.len() <= 120));
+        }
+    }
+}

@@ -1,0 +1,126 @@
+//! `tidegate serve`: takes the descriptors, reads the configuration, runs the session, waits for signals.
+
+use std::fs::File;
+use std::io;
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::Path;
+
+use crossbeam_channel::bounded;
+use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM, SIGUSR1};
+use signal_hook::iterator::Signals;
+
+use crate::cli::flags::ServeOptions;
+use crate::cli::{EXIT_CONFIG, EXIT_INTERNAL, EXIT_IO, complain};
+use crate::clock::Clock;
+use crate::config::Config;
+use crate::config::file::{Found, find};
+use crate::executor::Hands;
+use crate::executor::http::HttpExecutor;
+use crate::executor::recorder::Recorder;
+use crate::gateway::assemble::assemble;
+use crate::gateway::session::Event;
+use crate::wire::log::Operator;
+use crate::wire::stdio::{self, Input, Output};
+use crate::{sys, thread, wire};
+
+/// Runs the gateway until its session ends.
+pub fn run(options: &ServeOptions) -> u8 {
+    let taken = match stdio::take() {
+        Ok(taken) => taken,
+        Err(error) => {
+            complain(&format!("stdin, stdout and stderr cannot be used: {error}"));
+            return EXIT_IO;
+        }
+    };
+    let operator = match wire::log::start(taken.noise, taken.stderr, taken.is_merged) {
+        Ok(operator) => operator,
+        Err(_) => return EXIT_INTERNAL,
+    };
+    let code = serve(options, taken.input, taken.output, &operator);
+    stdio::let_go();
+    operator.finish();
+    code
+}
+
+fn serve(options: &ServeOptions, input: Input, output: Output, operator: &Operator) -> u8 {
+    sys::set_undumpable();
+    sys::watch_children();
+    wire::log::hook_panics();
+    let config = match load(options.config.as_deref()) {
+        Ok(config) => config,
+        Err(problems) => {
+            problems.lines().for_each(complain);
+            return EXIT_CONFIG;
+        }
+    };
+    let log_file = match config.log.file.as_deref().map(open_to_append).transpose() {
+        Ok(file) => file,
+        Err(error) => {
+            complain(&format!("the log file cannot be opened: {error}"));
+            return EXIT_CONFIG;
+        }
+    };
+    wire::log::init(config.log.level, config.log.format, log_file, Clock::System);
+    let hands = match hands(options, &config) {
+        Ok(hands) => hands,
+        Err(error) => {
+            complain(&format!("the record of the dry run cannot be opened: {error}"));
+            return EXIT_IO;
+        }
+    };
+    match session(config, hands, input, output, operator) {
+        Ok(code) => code,
+        Err(error) => {
+            complain(&format!("the session cannot start: {error}"));
+            EXIT_INTERNAL
+        }
+    }
+}
+
+/// The configuration, checked whole; every problem of it, a line each.
+fn load(explicit: Option<&Path>) -> Result<Config, String> {
+    let env = |name: &str| std::env::var_os(name);
+    match find(explicit, &env) {
+        Found::File(path) => Config::load(&path, &env).map_err(|error| error.to_string()),
+        Found::Nowhere { .. } => Ok(Config::unconfigured(&env)),
+        Found::Refused(why) => Err(why),
+    }
+}
+
+fn open_to_append(path: &Path) -> io::Result<File> {
+    File::options().append(true).create(true).mode(0o600).open(path)
+}
+
+fn hands(options: &ServeOptions, config: &Config) -> io::Result<Hands> {
+    if !options.dry_run {
+        return Ok(Hands::Real(HttpExecutor::new(config.networks.clone())));
+    }
+    Ok(Hands::Recorder(Recorder::new(options.record.as_deref().map(open_to_append).transpose()?)))
+}
+
+/// Runs the loop on a thread of its own, while this one waits for signals.
+fn session(config: Config, hands: Hands, input: Input, output: Output, operator: &Operator) -> io::Result<u8> {
+    let mut signals = Signals::new([SIGTERM, SIGINT, SIGHUP, SIGUSR1])?;
+    let assembled = assemble(config, hands, Clock::System, Some(operator.shared().clone()))?;
+    let shared = assembled.shared.clone();
+    let reader = assembled.start(input, output)?;
+    let (cause_tx, cause_rx) = bounded(1);
+    let handle = signals.handle();
+    let thread = thread::spawn("tg-reader", move || {
+        let _ = cause_tx.send(reader.run());
+        handle.close();
+    })?;
+    let mut asked = false;
+    for signal in signals.forever() {
+        match signal {
+            SIGTERM | SIGINT => {
+                shared.mailbox.tell(if asked { Event::EndNow } else { Event::End });
+                asked = true;
+            }
+            SIGUSR1 => shared.mailbox.tell(Event::PrintCounters),
+            _ => log::warn!("SIGHUP: this version reads its configuration at start only; start it again to apply a change"),
+        }
+    }
+    thread.join();
+    Ok(cause_rx.recv().map_or(EXIT_INTERNAL, |cause| cause.exit_code()))
+}
