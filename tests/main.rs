@@ -19,4 +19,5 @@ mod schema_differential;
 mod schema_suite;
 mod shared;
 mod smoke;
+mod tls;
 mod transcripts;
