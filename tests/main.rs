@@ -10,6 +10,7 @@
 
 mod kit;
 
+mod clients;
 mod demo;
 mod json_suite;
 mod mcp_schema;
@@ -19,5 +20,6 @@ mod schema_differential;
 mod schema_suite;
 mod shared;
 mod smoke;
+mod tidy;
 mod tls;
 mod transcripts;

@@ -2,13 +2,13 @@
 //! a listed case that starts to pass fails the run just as an unlisted one that fails.
 
 use std::collections::BTreeSet;
-use std::env;
 use std::fs;
-use std::io::Write;
 use std::path::{Path, PathBuf};
 
 use serde_json::Value;
 use tidegate::action::schema::{Schema, Unknown};
+
+use crate::shared::shared;
 
 const EXPECTED_FAILURES: &str = include_str!("../fixtures/schema/expected-failures.txt");
 /// Required cases at the pinned revision of the suite: a suite that has lost its cases must not pass.
@@ -19,8 +19,7 @@ type Case = String;
 
 #[test]
 fn official_suite_passes_but_for_the_pinned_failures() {
-    let Some(folder) = suite_folder() else {
-        skip("needs ../shared");
+    let Some(folder) = shared("data/json-schema-2020-12/tests/draft2020-12") else {
         return;
     };
     let mut cases = 0;
@@ -75,12 +74,6 @@ fn text_of(value: &Value) -> String {
     value.as_str().expect("a description").to_owned()
 }
 
-fn suite_folder() -> Option<PathBuf> {
-    let shared = env::var_os("TIDEGATE_SHARED").map_or_else(|| PathBuf::from("../shared"), PathBuf::from);
-    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join(shared).join("data/json-schema-2020-12/tests/draft2020-12");
-    folder.is_dir().then_some(folder)
-}
-
 /// The files directly in the folder; `optional/` is not required of anybody.
 fn json_files(folder: &Path) -> Vec<PathBuf> {
     let entries = fs::read_dir(folder).expect("a readable folder");
@@ -88,8 +81,4 @@ fn json_files(folder: &Path) -> Vec<PathBuf> {
     let mut files: Vec<_> = paths.filter(|path| path.extension().is_some_and(|ext| ext == "json")).collect();
     files.sort();
     files
-}
-
-fn skip(why: &str) {
-    writeln!(std::io::stderr(), "skipped: {why}").expect("stderr is open");
 }

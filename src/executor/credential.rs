@@ -390,8 +390,8 @@ mod tests {
     #[test]
     fn variables_are_read_at_hand_out() {
         let name = |name: &str, variable: &str| (name.to_owned(), Source::Env(variable.to_owned()));
-        let vault = Vault::new(vec![name("set", "CARGO_MANIFEST_DIR"), name("unset", "TIDEGATE_TEST_UNSET")], 0);
-        let expected = std::env::var("CARGO_MANIFEST_DIR").unwrap();
+        let vault = Vault::new(vec![name("set", "CARGO_PKG_DESCRIPTION"), name("unset", "TIDEGATE_TEST_UNSET")], 0);
+        let expected = std::env::var("CARGO_PKG_DESCRIPTION").unwrap();
         check_value(&vault, "set", expected.as_bytes());
         assert_eq!(vault.redactor().text(&format!("in {expected}/src")), "in [redacted:set]/src");
         let error = vault.hand_out("unset").err().unwrap().to_string();

@@ -1,0 +1,88 @@
+"""Connects one Python MCP client to a stdio server, walks through a plan, prints what the client saw as one JSON object.
+
+Usage: drive.py LIBRARY MODE, with the plan on stdin:
+    {"server": [PROGRAM, ARGUMENT...], "steps": [{"tool": NAME, "arguments": {...}, "cancel_once_written": FILE?}...]}
+LIBRARY is `mcp` or `fastmcp`; MODE is what both call so: `auto`, `legacy`, or a modern revision.
+
+A step with `cancel_once_written` is cancelled when the command has written its process id there; the step's result says
+whether that process was there before and is gone while the session still stands.
+"""
+
+import json
+import sys
+from pathlib import Path
+
+import anyio
+
+# The longest a whole session takes, and a cancelled command to end; neither is waited for in a test that passes.
+PATIENCE_S = 60
+END_S = 15
+
+
+def connect(library, mode, server):
+    """A client, not yet connected, and what its `call_tool` needs beside name and arguments."""
+    program, *arguments = server
+    if library == "mcp":
+        from mcp import Client, StdioServerParameters, stdio_client
+
+        return Client(stdio_client(StdioServerParameters(command=program, args=arguments)), mode=mode), {}
+    from fastmcp import Client
+    from fastmcp.client.transports import StdioTransport
+
+    return Client(StdioTransport(program, arguments, keep_alive=False), mode=mode), {"raise_on_error": False}
+
+
+async def call(client, step, options):
+    from mcp import MCPError
+
+    try:
+        result = await client.call_tool(step["tool"], step["arguments"], **options)
+    except MCPError as error:
+        return {"error": {"code": error.error.code, "message": error.error.message}}
+    return {
+        "is_error": result.is_error,
+        "structured": result.structured_content,
+        "text": [block.text for block in result.content],
+        "outcome": (result.meta or {}).get("tidegate/outcome"),
+    }
+
+
+async def cancel(client, step, options):
+    async with anyio.create_task_group() as group:
+        group.start_soon(call, client, step, options)
+        pid = await written(Path(step["cancel_once_written"]))
+        process = Path("/proc", pid)
+        was_there = process.exists()
+        group.cancel_scope.cancel()
+    with anyio.fail_after(END_S):
+        while process.exists():
+            await anyio.sleep(0.005)
+    return {"pid": int(pid), "was_there": was_there, "is_gone": True}
+
+
+async def written(path):
+    while not (path.exists() and path.read_text().endswith("\n")):
+        await anyio.sleep(0.005)
+    return path.read_text().strip()
+
+
+async def drive(library, mode, plan):
+    client, options = connect(library, mode, plan["server"])
+    with anyio.fail_after(PATIENCE_S):
+        async with client:
+            listed = await client.list_tools()
+            tools = listed if isinstance(listed, list) else listed.tools
+            seen = {
+                "protocol_version": client.protocol_version,
+                "server": client.server_info.name if client.server_info else None,
+                "tools": [{"name": tool.name, "input": tool.input_schema} for tool in tools],
+                "steps": [],
+            }
+            for step in plan["steps"]:
+                act = cancel if "cancel_once_written" in step else call
+                seen["steps"].append(await act(client, step, options))
+    return seen
+
+
+if __name__ == "__main__":
+    print(json.dumps(anyio.run(drive, sys.argv[1], sys.argv[2], json.load(sys.stdin))))
