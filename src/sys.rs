@@ -319,46 +319,64 @@ pub enum StandardFd {
     Stderr = 2,
 }
 
-static REAL_STDOUT: AtomicI32 = AtomicI32::new(-1);
+/// What descriptors 1 and 2 were before `hide_output_early`; -1: in their place, or handed out.
+static REAL: [AtomicI32; 2] = [AtomicI32::new(-1), AtomicI32::new(-1)];
 
-/// Runs before any constructor of any library (ELF `.preinit_array`): moves the real stdout to a private close-on-exec
-/// descriptor and lets descriptor 1 mean stderr, so that a preloaded object that prints while loading writes no protocol byte.
+/// Runs before any constructor of any library (ELF `.preinit_array`): opens closed standard descriptors on the null device,
+/// then moves the real stdout and stderr to private close-on-exec descriptors and lets 1 and 2 mean the null device, so that
+/// what a preloaded object or its children print while loading reaches no protocol byte, and no full or closed stderr ends or
+/// hangs the process before anything of ours runs.
 ///
 /// Only async-signal-safe calls: libc itself may not be initialised yet.
-pub extern "C" fn hide_stdout_early() {
-    // SAFETY: plain descriptor calls without pointers; they work before libc's own constructors ran.
+pub extern "C" fn hide_output_early() {
+    // SAFETY: descriptor calls on plain numbers and a constant path; they work before libc's own constructors ran.
     unsafe {
-        let real = libc::fcntl(1, libc::F_DUPFD_CLOEXEC, 3);
-        if real >= 3 {
-            let stderr_is_open = libc::fcntl(2, libc::F_GETFD) >= 0;
-            if stderr_is_open && libc::dup2(2, 1) == 1 {
-                REAL_STDOUT.store(real, Ordering::SeqCst);
-            } else if !stderr_is_open {
-                libc::close(1);
-                REAL_STDOUT.store(real, Ordering::SeqCst);
-            } else {
-                libc::close(real);
+        let null = c"/dev/null".as_ptr();
+        for fd in 0..=2 {
+            if libc::fcntl(fd, libc::F_GETFD) < 0 {
+                // The lowest free number is this one.
+                libc::open(null, libc::O_RDWR);
             }
+        }
+        let hidden = libc::open(null, libc::O_RDWR | libc::O_CLOEXEC);
+        for (fd, real) in [1, 2].into_iter().zip(&REAL) {
+            let kept = libc::fcntl(fd, libc::F_DUPFD_CLOEXEC, 3);
+            if kept >= 3 && hidden >= 0 && libc::dup2(hidden, fd) == fd {
+                real.store(kept, Ordering::SeqCst);
+            } else if kept >= 3 {
+                libc::close(kept);
+            }
+        }
+        if hidden > 2 {
+            libc::close(hidden);
         }
     }
 }
 
-/// Takes the real stdout: what `hide_stdout_early` put away, else a private copy of descriptor 1. Once per process.
+/// Takes the real stdout: what `hide_output_early` put away, else a private copy of descriptor 1. Once per process.
 pub fn take_stdout() -> io::Result<OwnedFd> {
-    match REAL_STDOUT.swap(-1, Ordering::SeqCst) {
-        -1 => io::stdout().as_fd().try_clone_to_owned(),
-        // SAFETY: `hide_stdout_early` made it for us and the swap hands it out once.
-        real => Ok(unsafe { OwnedFd::from_raw_fd(real) }),
-    }
+    take_hidden(&REAL[0]).map_or_else(|| io::stdout().as_fd().try_clone_to_owned(), Ok)
 }
 
-/// Puts the real stdout back in its place, for commands that do not speak the protocol. No effect if it is there.
-pub fn restore_stdout() -> io::Result<()> {
-    match REAL_STDOUT.swap(-1, Ordering::SeqCst) {
-        -1 => Ok(()),
-        // SAFETY: as in `take_stdout`.
-        real => redirect(unsafe { OwnedFd::from_raw_fd(real) }.as_fd(), StandardFd::Stdout),
+/// Takes the real stderr, as `take_stdout` does the real stdout.
+pub fn take_stderr() -> io::Result<OwnedFd> {
+    take_hidden(&REAL[1]).map_or_else(|| io::stderr().as_fd().try_clone_to_owned(), Ok)
+}
+
+/// Puts the real stdout and stderr back in their places, for whoever does not speak the protocol. No effect if they are there.
+pub fn restore_output() -> io::Result<()> {
+    for (real, place) in REAL.iter().zip([StandardFd::Stdout, StandardFd::Stderr]) {
+        if let Some(real) = take_hidden(real) {
+            redirect(real.as_fd(), place)?;
+        }
     }
+    Ok(())
+}
+
+fn take_hidden(real: &AtomicI32) -> Option<OwnedFd> {
+    let fd = real.swap(-1, Ordering::SeqCst);
+    // SAFETY: `hide_output_early` made it for us and the swap hands it out once.
+    (fd >= 0).then(|| unsafe { OwnedFd::from_raw_fd(fd) })
 }
 
 /// Flags for opening a file so that neither the open nor a read or write on it waits; close-on-exec.

@@ -29,21 +29,21 @@ pub const EXIT_CONFIG: u8 = 78;
 pub fn run(arguments: impl IntoIterator<Item = OsString>) -> u8 {
     match flags::parse(arguments) {
         Ok(Parsed::Serve(options)) => serve::run(&options),
-        Ok(Parsed::Demo(options)) => with_stdout(|| demo::run(&options)),
-        Ok(Parsed::Text(text)) => with_stdout(|| print(&text)),
-        Err(error) => {
+        Ok(Parsed::Demo(options)) => with_output(|| demo::run(&options)),
+        Ok(Parsed::Text(text)) => with_output(|| print(&text)),
+        Err(error) => with_output(|| {
             complain(&format!("{error}\ntry: tidegate --help"));
             EXIT_USAGE
-        }
+        }),
     }
 }
 
-/// Commands that do not speak the protocol get stdout back first.
-fn with_stdout(command: impl FnOnce() -> u8) -> u8 {
-    match crate::sys::restore_stdout() {
+/// What does not speak the protocol gets stdout and stderr back first.
+fn with_output(command: impl FnOnce() -> u8) -> u8 {
+    match crate::sys::restore_output() {
         Ok(()) => command(),
         Err(error) => {
-            complain(&format!("stdout cannot be used: {error}"));
+            complain(&format!("stdout and stderr cannot be used: {error}"));
             EXIT_IO
         }
     }

@@ -129,7 +129,7 @@ pub struct Taken {
 pub fn take() -> io::Result<Taken> {
     let stdin = io::stdin().as_fd().try_clone_to_owned()?;
     let stdout = sys::take_stdout()?;
-    let stderr = io::stderr().as_fd().try_clone_to_owned()?;
+    let stderr = sys::take_stderr()?;
     let same = sys::identity(stdout.as_fd())? == sys::identity(stderr.as_fd())?;
     let is_merged = same && !stdout.is_terminal() && !is_null(stdout.as_fd());
     let (noise, writer) = io::pipe()?;
