@@ -17,6 +17,9 @@ use crate::sys::{self, Poll};
 use crate::thread::{self, Thread};
 use crate::wire::stdio::Output;
 
+/// What a pipe holds unless somebody asked for more; nobody does for ours.
+const PIPE_BYTES: usize = 64 << 10;
+
 /// Owns the sink's thread; `finish` drains what is left and joins it.
 pub struct Operator {
     shared: Arc<Shared>,
@@ -87,12 +90,18 @@ struct Drain {
 impl Drain {
     fn run(mut self, stop: &CancelToken) {
         let mut buffer = vec![0; READ_BYTES];
-        loop {
+        // What was printed before the stop fits into the pipe; a child that inherited it may print for ever.
+        let mut last = PIPE_BYTES;
+        while last > 0 {
+            let is_stopped = stop.is_cancelled();
             match self.noise.read(&mut buffer) {
                 Ok(0) => break,
-                Ok(count) => self.take(&buffer[..count]),
+                Ok(count) => {
+                    self.take(&buffer[..count]);
+                    last = last.saturating_sub(if is_stopped { count } else { 0 });
+                }
                 Err(error) if error.kind() == ErrorKind::WouldBlock => {
-                    if stop.is_cancelled() {
+                    if is_stopped {
                         break;
                     }
                     let mut fds = [Poll::readable(self.noise.as_fd()), Poll::readable(stop.wake_fd())];
@@ -256,6 +265,23 @@ mod tests {
         operator.finish();
         assert!(shared.dropped() > 0);
         assert!(reader.as_raw_fd() > 2);
+    }
+
+    #[test]
+    fn a_print_without_end_does_not_keep_the_sink() {
+        let (noise, mut writer) = io::pipe().unwrap();
+        let null = std::fs::File::options().write(true).open("/dev/null").unwrap();
+        let operator = start(noise, Output::new(null.into()).unwrap(), true).unwrap();
+        let (begun_tx, begun) = crossbeam_channel::bounded(1);
+        let flood = move || {
+            while writer.write_all(&[b'x'; 4096]).is_ok() {
+                let _ = begun_tx.try_send(());
+            }
+        };
+        let flood = thread::spawn("tg-test", flood).unwrap();
+        begun.recv().unwrap();
+        operator.finish();
+        assert!(flood.join());
     }
 
     #[test]
