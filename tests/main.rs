@@ -15,6 +15,7 @@ mod demo;
 mod json_suite;
 mod mcp_schema;
 mod pipeline;
+mod purity;
 mod readme;
 mod schema_differential;
 mod schema_suite;

@@ -5,9 +5,10 @@
 
 use std::collections::VecDeque;
 use std::ffi::OsString;
-use std::io::{BufRead, BufReader, Read, Write};
+use std::io::{PipeReader, PipeWriter, Read, Write};
+use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
-use std::process::{Child, ChildStdin, Command, ExitStatus, Stdio};
+use std::process::{Child, Command, ExitStatus};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
 use std::sync::{Arc, Mutex};
 use std::thread::JoinHandle;
@@ -17,10 +18,31 @@ use serde_json::Value;
 
 use super::PATIENCE;
 use super::dir::Dir;
+use super::tap::Tap;
+
+/// A pipe's worth and more: what the test reads of stdout at a time unless it says otherwise.
+const CHUNK: usize = 64 << 10;
+
+/// What the gateway's stderr is.
+enum Stderr {
+    /// A pipe that is read; its lines are checked.
+    Read,
+    /// A pipe that nobody reads.
+    Unread,
+    /// A pipe whose reader is gone.
+    Closed,
+    /// The same pipe as stdout.
+    Merged,
+}
 
 /// A gateway about to be started.
 pub struct Gateway {
     program: PathBuf,
+    launcher: Option<String>,
+    stderr: Stderr,
+    chunk: usize,
+    is_held: bool,
+    user: Option<u32>,
     arguments: Vec<OsString>,
     config: Option<Value>,
     env: Vec<(String, String)>,
@@ -33,12 +55,15 @@ pub struct Gateway {
 /// A running gateway.
 pub struct Running {
     pub child: Child,
-    stdin: Option<ChildStdin>,
+    stdin: Option<PipeWriter>,
+    stdout: Option<Tap>,
     lines: Receiver<String>,
     waiting: VecDeque<Value>,
     raw: Arc<Mutex<Vec<u8>>>,
     stderr: Arc<Mutex<Vec<u8>>>,
-    readers: Vec<JoinHandle<()>>,
+    stderr_reader: Option<JoinHandle<()>>,
+    /// Held so that a stderr nobody reads is not a broken one.
+    _unread: Option<PipeReader>,
     sent: Vec<u8>,
     exit: i32,
     operator_lines: Vec<String>,
@@ -71,6 +96,11 @@ impl Gateway {
     pub fn of(program: &Path) -> Gateway {
         Gateway {
             program: program.to_owned(),
+            launcher: None,
+            stderr: Stderr::Read,
+            chunk: CHUNK,
+            is_held: false,
+            user: None,
             arguments: vec!["serve".into()],
             config: None,
             env: vec![("PATH".to_owned(), "/usr/local/bin:/usr/bin:/bin".to_owned())],
@@ -107,6 +137,54 @@ impl Gateway {
         self
     }
 
+    /// Starts it through `sh -c SCRIPT`, in which `"$@"` is the gateway and its arguments; `exec` keeps the process id.
+    pub fn through(mut self, script: &str) -> Gateway {
+        self.launcher = Some(script.to_owned());
+        self
+    }
+
+    /// Loads these shared objects into the gateway (and into no launcher before it).
+    pub fn preload(self, objects: &[PathBuf]) -> Gateway {
+        let list: Vec<&str> = objects.iter().map(|object| object.to_str().unwrap()).collect();
+        self.env("LD_PRELOAD", list.join(":"))
+    }
+
+    /// Leaves stderr a pipe that nobody reads.
+    pub fn stderr_unread(mut self) -> Gateway {
+        self.stderr = Stderr::Unread;
+        self
+    }
+
+    /// Leaves stderr a pipe whose reader is gone.
+    pub fn stderr_closed(mut self) -> Gateway {
+        self.stderr = Stderr::Closed;
+        self
+    }
+
+    /// Makes stdout and stderr the same pipe, as `2>&1` does.
+    pub fn stderr_merged(mut self) -> Gateway {
+        self.stderr = Stderr::Merged;
+        self
+    }
+
+    /// Reads nothing of stdout until `Running::read_on`.
+    pub fn stdout_held(mut self) -> Gateway {
+        self.is_held = true;
+        self
+    }
+
+    /// Reads stdout in pieces of this size.
+    pub fn stdout_in_pieces_of(mut self, bytes: usize) -> Gateway {
+        self.chunk = bytes;
+        self
+    }
+
+    /// Runs it as another user, which only root can.
+    pub fn user(mut self, id: u32) -> Gateway {
+        self.user = Some(id);
+        self
+    }
+
     /// Expects another exit code.
     pub fn exit(mut self, code: i32) -> Gateway {
         self.exit = code;
@@ -130,59 +208,92 @@ impl Gateway {
         &self.dir
     }
 
-    /// The command with its configuration written, stdin and stdout piped, not yet started.
+    /// The command with its configuration written; its three descriptors are not set.
     pub fn command(&mut self) -> Command {
         if let Some(config) = &self.config {
             let path = self.dir.write("config.json", serde_json::to_string_pretty(config).unwrap());
             self.arguments.splice(1..1, ["--config".into(), path.into_os_string()]);
         }
-        let mut command = Command::new(&self.program);
-        command.args(&self.arguments).env_clear().envs(self.env.iter().map(|(name, value)| (name, value)));
+        let mut command = match &self.launcher {
+            None => Command::new(&self.program),
+            Some(script) => {
+                let mut shell = Command::new("/bin/sh");
+                shell.args(["-c", script, "sh", "/usr/bin/env"]);
+                // Set behind the shell, so that what is preloaded is preloaded into the gateway alone.
+                let is_late = |(name, _): &&(String, String)| name == "LD_PRELOAD";
+                shell.args(self.env.iter().filter(is_late).map(|(name, value)| format!("{name}={value}")));
+                shell.arg(&self.program);
+                shell
+            }
+        };
+        let is_early = |(name, _): &&(String, String)| self.launcher.is_none() || name != "LD_PRELOAD";
+        let early = self.env.iter().filter(is_early).map(|(name, value)| (name, value));
+        command.args(&self.arguments).env_clear().envs(early);
         if !self.env.iter().any(|(name, _)| name == "HOME") {
             command.env("HOME", self.dir.path());
         }
         command.current_dir(self.dir.path());
-        command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
+        if let Some(user) = self.user {
+            command.uid(user).current_dir("/");
+        }
         command
     }
 
     /// Starts it.
     pub fn start(mut self) -> Running {
         let mut command = self.command();
-        let child = command.spawn().unwrap();
         let told = format!("{command:?}\nconfiguration: {}", self.dir.read("config.json"));
-        Running::watch(child, self, told)
+        let (stdin_reader, stdin) = std::io::pipe().unwrap();
+        let (stdout, stdout_writer) = std::io::pipe().unwrap();
+        let (stderr, stderr_writer) = std::io::pipe().unwrap();
+        match self.stderr {
+            Stderr::Merged => command.stderr(stdout_writer.try_clone().unwrap()),
+            Stderr::Read | Stderr::Unread | Stderr::Closed => command.stderr(stderr_writer),
+        };
+        command.stdin(stdin_reader).stdout(stdout_writer);
+        let stderr = if matches!(self.stderr, Stderr::Closed) { None } else { Some(stderr) };
+        let child = command.spawn().unwrap();
+        // The command holds the gateway's ends.
+        drop(command);
+        Running::watch(child, stdin, stdout, stderr, self, told)
     }
 }
 
 impl Running {
-    fn watch(mut child: Child, gateway: Gateway, told: String) -> Running {
-        let (raw, stderr) = (Arc::new(Mutex::new(Vec::new())), Arc::new(Mutex::new(Vec::new())));
+    fn watch(
+        child: Child,
+        stdin: PipeWriter,
+        stdout: PipeReader,
+        stderr: Option<PipeReader>,
+        gateway: Gateway,
+        told: String,
+    ) -> Running {
+        let (raw, noise) = (Arc::new(Mutex::new(Vec::new())), Arc::new(Mutex::new(Vec::new())));
         let (lines_tx, lines) = channel();
-        let (kept, mut stdout) = (raw.clone(), BufReader::new(child.stdout.take().unwrap()));
-        let out = std::thread::spawn(move || {
-            let mut line = Vec::new();
-            while stdout.read_until(b'\n', &mut line).is_ok_and(|count| count > 0) {
-                kept.lock().unwrap().extend_from_slice(&line);
-                let _ = lines_tx.send(String::from_utf8_lossy(&line).into_owned());
-                line.clear();
-            }
-        });
-        let (kept, mut noise) = (stderr.clone(), child.stderr.take().unwrap());
-        let err = std::thread::spawn(move || {
-            let mut chunk = [0; 4096];
-            while let Ok(count @ 1..) = noise.read(&mut chunk) {
-                kept.lock().unwrap().extend_from_slice(&chunk[..count]);
-            }
+        let stdout = Tap::start(stdout, gateway.chunk, gateway.is_held, raw.clone(), lines_tx);
+        let (read, unread) = match gateway.stderr {
+            Stderr::Unread => (None, stderr),
+            Stderr::Read | Stderr::Closed | Stderr::Merged => (stderr, None),
+        };
+        let kept = noise.clone();
+        let stderr_reader = read.map(|mut stderr| {
+            std::thread::spawn(move || {
+                let mut chunk = [0; 4096];
+                while let Ok(count @ 1..) = stderr.read(&mut chunk) {
+                    kept.lock().unwrap().extend_from_slice(&chunk[..count]);
+                }
+            })
         });
         Running {
-            stdin: child.stdin.take(),
             child,
+            stdin: Some(stdin),
+            stdout: Some(stdout),
             lines,
             waiting: VecDeque::new(),
             raw,
-            stderr,
-            readers: vec![out, err],
+            stderr: noise,
+            stderr_reader,
+            _unread: unread,
             sent: Vec::new(),
             exit: gateway.exit,
             operator_lines: gateway.operator_lines,
@@ -297,6 +408,30 @@ impl Running {
         drop(self.stdin.take());
     }
 
+    /// Leaves what comes on stdout unread from now on.
+    pub fn hold(&self) {
+        self.tap().hold();
+    }
+
+    /// Reads stdout from now on.
+    pub fn read_on(&self) {
+        self.tap().read_on();
+    }
+
+    /// Closes the test's end of stdout.
+    pub fn close_stdout(&self) {
+        self.tap().close();
+    }
+
+    fn tap(&self) -> &Tap {
+        self.stdout.as_ref().expect("held until the end")
+    }
+
+    /// What was written on stderr so far.
+    pub fn stderr(&self) -> String {
+        String::from_utf8_lossy(&self.stderr.lock().unwrap()).into_owned()
+    }
+
     /// Sends a signal by name, as the shell does.
     #[track_caller]
     pub fn signal(&self, name: &str) {
@@ -311,7 +446,12 @@ impl Running {
         let status = self.wait_for_exit();
         let took = start.elapsed();
         drop(self.stdin.take());
-        self.readers.drain(..).for_each(|reader| reader.join().unwrap());
+        if let Some(stdout) = self.stdout.take() {
+            stdout.finish();
+        }
+        if let Some(stderr) = self.stderr_reader.take() {
+            stderr.join().unwrap();
+        }
         let unread: Vec<String> = self.lines.try_iter().map(|line| line.trim_end_matches('\n').to_owned()).collect();
         let rest = self.waiting.drain(..).chain(unread.iter().filter_map(|line| serde_json::from_str(line).ok())).collect();
         let stdout = std::mem::take(&mut *self.raw.lock().unwrap());

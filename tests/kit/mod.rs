@@ -4,10 +4,12 @@
 
 pub mod dir;
 pub mod gateway;
+pub mod installed;
 pub mod memory;
 pub mod peer;
 pub mod process;
 pub mod schema;
+pub mod tap;
 
 use std::time::Duration;
 
