@@ -223,11 +223,17 @@ impl<J> Inflight<J> {
                 token.cancel(Why::Client);
                 Cancelled::Running
             }
-            State::Replying if outbox.withdraw(ticket) => {
-                table.remove(ticket);
-                Cancelled::Withdrawn
+            State::Replying => {
+                // The writer may hold the frame for a system call, at whose end it takes this lock.
+                drop(table);
+                if outbox.withdraw(ticket) {
+                    self.left(ticket);
+                    Cancelled::Withdrawn
+                } else {
+                    Cancelled::TooLate
+                }
             }
-            State::Replying | State::Silenced => Cancelled::TooLate,
+            State::Silenced => Cancelled::TooLate,
         }
     }
 

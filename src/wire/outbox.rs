@@ -91,17 +91,21 @@ impl Outbox {
         true
     }
 
-    /// Takes back the frame of a call if no byte of it left and the writer does not hold it. True if it was taken back.
+    /// Takes back the frame of a call if no byte of it left; a frame in the writer's hand is waited for, as in `settle`. True
+    /// if it was taken back. The caller holds no lock that `Told::left` takes.
     pub fn withdraw(&self, ticket: Ticket) -> bool {
-        let mut state = self.lock();
+        let mut state = self.settled();
         let at = state.waiting.iter().position(|frame| frame.ticket == Some(ticket));
         at.and_then(|at| state.waiting.remove(at)).is_some()
     }
 
     /// Waits until the writer is not inside a system call: microseconds, since no write waits.
     pub fn settle(&self) {
-        let state = self.lock();
-        let _state = self.changed.wait_while(state, |state| state.in_call).unwrap_or_else(PoisonError::into_inner);
+        drop(self.settled());
+    }
+
+    fn settled(&self) -> MutexGuard<'_, State> {
+        self.changed.wait_while(self.lock(), |state| state.in_call).unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Bytes of the reader's own replies that have not left.
@@ -302,7 +306,6 @@ mod tests {
         let mut first = [0; 1];
         reader.read_exact(&mut first).unwrap();
         outbox.push(Frame::new("b".repeat(10), Some(2)));
-        outbox.settle();
         assert!(!outbox.withdraw(1), "begun");
         assert!(outbox.withdraw(2), "waiting");
         assert!(!outbox.withdraw(2), "gone");
@@ -314,6 +317,28 @@ mod tests {
         assert_eq!(rest.len(), 200_000 + 2);
         assert!(rest.ends_with("a\nc\n"));
         assert_eq!(left.iter().flatten().collect::<Vec<_>>(), [1, 3]);
+    }
+
+    #[test]
+    fn a_frame_the_writer_tried_in_vain_is_withdrawn() {
+        let (_reader, writer) = io::pipe().unwrap();
+        let output = Output::new(writer.into()).unwrap();
+        while output.write(&[IoSlice::new(&[b'x'; 4096])]).is_ok() {}
+        let outbox = Arc::new(Outbox::new().unwrap());
+        outbox.push(Frame::new("a".to_owned(), Some(1)));
+        let hand = outbox.take_hand(None).unwrap();
+        let (asked_tx, asked) = unbounded();
+        let (asking, answer_tx) = (outbox.clone(), asked_tx.clone());
+        let thread = crate::thread::spawn("tg-test", move || {
+            asked_tx.send(None).unwrap();
+            answer_tx.send(Some(asking.withdraw(1))).unwrap();
+        });
+        assert_eq!(asked.recv(), Ok(None));
+        // An answer before the system call is over could only be a guess.
+        assert!(asked.recv_timeout(Duration::from_millis(20)).is_err());
+        outbox.write_hand(&output, hand.frames, &Log(unbounded().0)).unwrap();
+        assert_eq!(asked.recv(), Ok(Some(true)));
+        assert!(thread.unwrap().join());
     }
 
     #[test]
