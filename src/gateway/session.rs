@@ -275,7 +275,12 @@ impl Reader {
     /// One poll; then, while serving, everything that stdin has now, up to one read.
     fn wait_and_read(&mut self) {
         let is_reading = matches!(self.phase, Phase::Serving) && self.has_room();
-        let mut fds = vec![Poll::readable(self.shared.mailbox.rung.as_fd()), Poll::broken(self.output.fd())];
+        // A broken stdout stays ready for ever: once it is known, or only the writer is waited for, it is no news.
+        let is_watching = !matches!(self.phase, Phase::Draining { .. }) && !self.shared.outbox.is_broken();
+        let mut fds = vec![Poll::readable(self.shared.mailbox.rung.as_fd())];
+        if is_watching {
+            fds.push(Poll::broken(self.output.fd()));
+        }
         if is_reading {
             fds.push(Poll::readable(self.input.fd()));
         }
@@ -283,9 +288,10 @@ impl Reader {
             log::error!("poll failed: {error}");
             return self.end(Cause::StdinBroken);
         }
-        let (is_broken, is_readable) = (fds[1].is_broken(), fds.get(2).is_some_and(Poll::is_ready));
+        let is_broken = is_watching && fds[1].is_broken();
+        let is_readable = is_reading && fds.last().is_some_and(Poll::is_ready);
         drop(fds);
-        if is_broken && !matches!(self.phase, Phase::Draining { .. }) {
+        if is_broken {
             self.end(Cause::StdoutBroken);
         }
         if is_readable && matches!(self.phase, Phase::Serving) {

@@ -113,6 +113,11 @@ impl Outbox {
         self.lock().reader_bytes
     }
 
+    /// Whether nothing can leave any more: stdout is broken, or was given up.
+    pub fn is_broken(&self) -> bool {
+        self.lock().is_broken
+    }
+
     /// Takes no further frame; the writer ends once everything has left.
     pub fn close(&self) {
         self.lock().is_closed = true;
