@@ -7,7 +7,7 @@ use std::path::Path;
 
 use crossbeam_channel::bounded;
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM, SIGUSR1};
-use signal_hook::iterator::Signals;
+use signal_hook::iterator::{Handle, Signals};
 
 use crate::cli::flags::ServeOptions;
 use crate::cli::{EXIT_CONFIG, EXIT_INTERNAL, EXIT_IO, complain};
@@ -107,8 +107,8 @@ fn session(config: Config, hands: Hands, input: Input, output: Output, operator:
     let (cause_tx, cause_rx) = bounded(1);
     let handle = signals.handle();
     let thread = thread::spawn("tg-reader", move || {
+        let _waiting = Waiting(handle);
         let _ = cause_tx.send(reader.run());
-        handle.close();
     })?;
     let mut asked = false;
     for signal in signals.forever() {
@@ -123,4 +123,13 @@ fn session(config: Config, hands: Hands, input: Input, output: Output, operator:
     }
     thread.join();
     Ok(cause_rx.recv().map_or(EXIT_INTERNAL, |cause| cause.exit_code()))
+}
+
+/// The wait for signals; over when this is dropped, be it that the reader panicked.
+struct Waiting(Handle);
+
+impl Drop for Waiting {
+    fn drop(&mut self) {
+        self.0.close();
+    }
 }

@@ -196,6 +196,17 @@ impl Told for WriterTold {
     }
 }
 
+impl Drop for WriterTold {
+    /// The writer's last word, also if it panicked: its thread may take a moment longer to be gone, which the loop does not see.
+    fn drop(&mut self) {
+        self.0.outbox.end();
+        if std::thread::panicking() {
+            self.0.mailbox.tell(Event::StdoutBroken);
+        }
+        self.0.mailbox.poke();
+    }
+}
+
 /// The loop's own state.
 pub struct Reader {
     shared: Arc<Shared>,
@@ -225,8 +236,8 @@ impl Reader {
         let output = Arc::new(output);
         let (for_writer, writer_output) = (shared.clone(), output.clone());
         let writer = thread::spawn("tg-writer", move || {
-            for_writer.outbox.write_all_to(&writer_output, &WriterTold(for_writer.clone()));
-            for_writer.mailbox.poke();
+            let told = WriterTold(for_writer);
+            told.0.outbox.write_all_to(&writer_output, &told);
         })?;
         Ok(Reader {
             lines: Lines::new(shared.limits.line_in_bytes),
@@ -543,7 +554,7 @@ impl Reader {
             }
         }
         if let Phase::Draining { cause, began } = self.phase {
-            return (self.shared.outbox.is_written() || began.elapsed() >= END).then_some(cause);
+            return (self.shared.outbox.is_over() || began.elapsed() >= END).then_some(cause);
         }
         None
     }

@@ -56,7 +56,7 @@ struct State {
     in_call: bool,
     is_closed: bool,
     is_broken: bool,
-    is_written: bool,
+    is_over: bool,
 }
 
 /// What the writer tells while it works. Called without the outbox locked.
@@ -124,6 +124,20 @@ impl Outbox {
         self.changed.notify_all();
     }
 
+    /// The writer says that it is gone; takes no further frame.
+    pub fn end(&self) {
+        let mut state = self.lock();
+        state.is_closed = true;
+        state.is_over = true;
+        state.in_call = false;
+        self.changed.notify_all();
+    }
+
+    /// Whether the writer is gone.
+    pub fn is_over(&self) -> bool {
+        self.lock().is_over
+    }
+
     /// Takes no further frame and throws away what waits; the writer ends now.
     pub fn give_up(&self) {
         self.give_up.cancel(Why::SessionEnd);
@@ -133,18 +147,8 @@ impl Outbox {
         self.changed.notify_all();
     }
 
-    /// Whether the writer's life is over: nothing of it will follow.
-    pub fn is_written(&self) -> bool {
-        self.lock().is_written
-    }
-
     /// The writer's life: returns when the outbox is closed and empty, broken, or given up.
     pub fn write_all_to(&self, output: &Output, told: &dyn Told) {
-        self.write_until_the_end(output, told);
-        self.lock().is_written = true;
-    }
-
-    fn write_until_the_end(&self, output: &Output, told: &dyn Told) {
         let mut begun = None;
         let mut last_left = Instant::now();
         while let Some(hand) = self.take_hand(begun.take()) {
@@ -296,10 +300,8 @@ mod tests {
             assert!(outbox.push(Frame::new(line.clone(), Some(ticket as Ticket))));
         }
         outbox.close();
-        assert!(!outbox.is_written());
         let got: Vec<String> = BufReader::new(reader).lines().map(Result::unwrap).collect();
         assert!(writer.join());
-        assert!(outbox.is_written());
         assert!(got == lines);
         assert_eq!(left.iter().flatten().collect::<Vec<_>>(), (0..200).collect::<Vec<_>>());
     }
