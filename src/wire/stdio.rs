@@ -41,13 +41,17 @@ pub struct Output {
 /// Opens the same pipe again with a description of our own, which can be made non-blocking without touching the peer's.
 fn reopen(fd: BorrowedFd<'_>, write: bool) -> io::Result<OwnedFd> {
     let path = format!("/proc/self/fd/{}", fd.as_raw_fd());
+    if !write && !std::fs::read_link(&path)?.as_os_str().as_encoded_bytes().starts_with(b"pipe:") {
+        // A FIFO opened when its last writer has left never tells poll(2) of the end of file.
+        return Err(io::ErrorKind::Unsupported.into());
+    }
     let file = File::options().read(!write).write(write).custom_flags(sys::OPEN_NONBLOCKING).open(path)?;
     Ok(file.into())
 }
 
 fn settle(fd: OwnedFd, write: bool) -> io::Result<(OwnedFd, Way)> {
     Ok(match sys::identity(fd.as_fd())?.kind {
-        // Another user's pipe may refuse to be opened again; it still works, polled.
+        // A pipe of another user, and a FIFO to read, are not opened again; they still work, polled.
         Kind::Pipe => match reopen(fd.as_fd(), write) {
             Ok(own) => (own, Way::Nonblocking),
             Err(_) => (fd, Way::Polled),
