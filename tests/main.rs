@@ -10,8 +10,10 @@
 
 mod kit;
 
+mod cancel;
 mod clients;
 mod demo;
+mod ending;
 mod json_suite;
 mod mcp_schema;
 mod pipeline;

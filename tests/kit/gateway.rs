@@ -322,6 +322,14 @@ impl Running {
         result.unwrap_or_else(|error| panic!("stdin: {error}\n{}", self.story()));
     }
 
+    /// Sends bytes that nobody has to read any more.
+    pub fn send_ignored(&mut self, text: &str) {
+        self.sent.extend_from_slice(text.as_bytes());
+        if let Some(stdin) = &mut self.stdin {
+            let _ = stdin.write_all(text.as_bytes());
+        }
+    }
+
     /// Shakes hands in the legacy era.
     #[track_caller]
     pub fn initialize(&mut self, revision: &str) -> Value {
@@ -464,6 +472,37 @@ impl Running {
         }
         let dir = std::mem::replace(&mut self.dir, Dir::new());
         Ended { stdout, stderr, status, took, rest, unread, dir }
+    }
+
+    /// As `wait`, where more than one exit code is right.
+    #[track_caller]
+    pub fn wait_for_any_of(mut self, exits: &[i32]) -> Ended {
+        let start = Instant::now();
+        let code = self.wait_for_exit().code().unwrap_or(-1);
+        let took = start.elapsed();
+        assert!(exits.contains(&code), "exit code {code}\n{}", self.story());
+        self.exit = code;
+        Ended { took, ..self.wait() }
+    }
+
+    /// Waits for the end while stdout is held, then reads what was in the pipe: whole lines are not expected.
+    #[track_caller]
+    pub fn ended_with_stdout_unread(mut self) -> (Duration, Vec<u8>) {
+        let start = Instant::now();
+        let status = self.wait_for_exit();
+        let took = start.elapsed();
+        assert_eq!(status.code(), Some(self.exit), "exit code\n{}", self.story());
+        if let Some(stdout) = self.stdout.take() {
+            stdout.finish();
+        }
+        (took, std::mem::take(&mut *self.raw.lock().unwrap()))
+    }
+
+    /// All journal records so far.
+    pub fn journal(&self) -> Vec<Value> {
+        let lines = Dir::journal_of(&self.dir);
+        // The last line may still be written.
+        lines.iter().filter_map(|line| serde_json::from_str(line).ok()).collect()
     }
 
     #[track_caller]

@@ -13,6 +13,8 @@ pub mod tap;
 
 use std::time::Duration;
 
+use gateway::Running;
+
 /// The longest a test waits for an event before it fails. Never waited for in a test that passes.
 pub const PATIENCE: Duration = Duration::from_secs(30);
 
@@ -54,4 +56,53 @@ pub fn legacy_call(id: impl std::fmt::Display, tool: &str, arguments: &str) -> S
 /// A `notifications/cancelled` line.
 pub fn cancel(id: impl std::fmt::Display) -> String {
     format!(r#"{{"jsonrpc":"2.0","method":"notifications/cancelled","params":{{"requestId":{id}}}}}"#)
+}
+
+/// A protocol era, as far as a test has to know it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Era {
+    Legacy,
+    Modern,
+}
+
+impl Era {
+    pub const BOTH: [Era; 2] = [Era::Legacy, Era::Modern];
+
+    /// What comes before the first call.
+    pub fn begin(self, gateway: &mut Running) {
+        if self == Era::Legacy {
+            gateway.initialize("2025-11-25");
+        }
+    }
+
+    /// What the `params` of a request hold whatever its method.
+    pub fn meta(self) -> &'static str {
+        match self {
+            Era::Legacy => "",
+            Era::Modern => MODERN,
+        }
+    }
+}
+
+/// A `tools/call` line.
+pub fn call(era: Era, id: impl std::fmt::Display, tool: &str, arguments: &str) -> String {
+    match era {
+        Era::Legacy => legacy_call(id, tool, arguments),
+        Era::Modern => modern_call(id, tool, arguments),
+    }
+}
+
+/// The best of at most three runs, which has to be within `bound`: other work on the machine can slow a run down, never speed
+/// it up.
+#[track_caller]
+pub fn within(bound: Duration, mut run: impl FnMut() -> Duration) -> Duration {
+    let mut times = Vec::new();
+    while times.len() < 3 {
+        let took = run();
+        if took <= bound {
+            return took;
+        }
+        times.push(took);
+    }
+    panic!("never within {bound:?}: {times:?}");
 }

@@ -2,10 +2,14 @@
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{Shutdown, TcpListener, TcpStream};
+use std::os::fd::AsFd;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::sync::{Arc, Mutex};
 use std::thread::JoinHandle;
+use std::time::Duration;
+
+use tidegate::sys::{self, Poll};
 
 use super::PATIENCE;
 
@@ -167,6 +171,39 @@ fn read_request(reader: &mut impl BufRead) -> Option<Seen> {
     seen.body = vec![0; length];
     reader.read_exact(&mut seen.body).ok()?;
     Some(seen)
+}
+
+/// A listener that accepts nothing and whose queue is full: whoever connects waits.
+pub struct FullListener {
+    listener: TcpListener,
+    _queued: Vec<TcpStream>,
+}
+
+impl FullListener {
+    /// Listens on a free port and fills the queue.
+    pub fn bind() -> FullListener {
+        const LONGEST_QUEUE: usize = 5000;
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let address = listener.local_addr().unwrap();
+        let mut queued = Vec::new();
+        for _ in 0..LONGEST_QUEUE {
+            let stream = sys::connect_start(address).unwrap();
+            let mut fds = [Poll::writable(stream.as_fd())];
+            // On loopback a connection is made at once or waits for room.
+            sys::poll(&mut fds, Some(Duration::from_millis(50))).unwrap();
+            if !fds[0].is_ready() {
+                return FullListener { listener, _queued: queued };
+            }
+            drop(fds);
+            queued.push(stream);
+        }
+        panic!("the queue takes more than {LONGEST_QUEUE} connections");
+    }
+
+    /// Its port.
+    pub fn port(&self) -> u16 {
+        self.listener.local_addr().unwrap().port()
+    }
 }
 
 impl Drop for Peer {
