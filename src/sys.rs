@@ -267,10 +267,16 @@ pub fn group_of(pid: i32) -> io::Result<i32> {
     checked(unsafe { libc::getpgid(pid) })
 }
 
-/// Gives SIGCHLD its default meaning back: a launcher that left it ignored would cost us our children's exit statuses.
-pub fn watch_children() {
-    // SAFETY: SIG_DFL installs no handler of ours.
-    unsafe { libc::signal(libc::SIGCHLD, libc::SIG_DFL) };
+/// Undoes what a launcher may have left behind: an ignored SIGCHLD, with which the kernel reaps our children before we see how
+/// they ended, and blocked signals, with which nobody could ask us to end. For the first thread, before it starts others.
+pub fn reset_signals() {
+    // SAFETY: SIG_DFL is no function of ours; `none` is a live set, made empty before it is used.
+    unsafe {
+        libc::signal(libc::SIGCHLD, libc::SIG_DFL);
+        let mut none: libc::sigset_t = std::mem::zeroed();
+        libc::sigemptyset(&mut none);
+        libc::pthread_sigmask(libc::SIG_SETMASK, &none, std::ptr::null_mut());
+    }
 }
 
 /// The effective user id.

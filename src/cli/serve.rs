@@ -25,6 +25,7 @@ use crate::{sys, thread, wire};
 
 /// Runs the gateway until its session ends.
 pub fn run(options: &ServeOptions) -> u8 {
+    sys::reset_signals();
     let taken = match stdio::take() {
         Ok(taken) => taken,
         Err(error) => {
@@ -44,7 +45,6 @@ pub fn run(options: &ServeOptions) -> u8 {
 
 fn serve(options: &ServeOptions, input: Input, output: Output, operator: &Operator) -> u8 {
     sys::set_undumpable();
-    sys::watch_children();
     wire::log::hook_panics();
     let config = match load(options.config.as_deref()) {
         Ok(config) => config,
