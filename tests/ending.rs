@@ -105,6 +105,22 @@ fn a_signal_ends_a_running_command_at_once() {
 }
 
 #[test]
+fn what_the_launcher_ignored_or_blocked_changes_nothing() {
+    let launcher = r#"exec env --ignore-signal=CHLD,TERM,INT --block-signal=CHLD,TERM,INT,USR1 "$@""#;
+    within(SLACK, || {
+        let mark = mark();
+        let mut gateway = gateway().through(launcher).start();
+        let reply = gateway.ask(&run(Era::Modern, 2, "exit 3"));
+        assert_eq!(reply["result"]["structuredContent"]["exit"], 3, "{reply}");
+        start_command(&mut gateway, 1, &mild(&mark), &mark, 2);
+        gateway.signal("TERM");
+        let ended = gateway.wait();
+        check_gone(&mark);
+        ended.took
+    });
+}
+
+#[test]
 fn a_signal_cuts_the_grace_short() {
     within(SLACK, || {
         end_of(mild, 2, |gateway| {

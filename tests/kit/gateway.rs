@@ -546,11 +546,28 @@ impl Running {
     }
 }
 
+impl Running {
+    /// After a failure: lets the gateway end its commands, so that none is left, and then ends it whatever it does.
+    fn end_hard(&mut self) {
+        const PATIENCE_MS: u32 = 3000;
+        for _ in 0..2 {
+            let _ = Command::new("kill").args(["-TERM", &self.pid().to_string()]).status();
+        }
+        for _ in 0..PATIENCE_MS {
+            if self.child.try_wait().is_ok_and(|status| status.is_some()) {
+                return;
+            }
+            std::thread::park_timeout(Duration::from_millis(1));
+        }
+        let _ = self.child.kill();
+    }
+}
+
 impl Drop for Running {
     fn drop(&mut self) {
         drop(self.stdin.take());
         if std::thread::panicking() {
-            let _ = self.child.kill();
+            self.end_hard();
         }
         let _ = self.child.wait();
     }
