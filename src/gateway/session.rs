@@ -170,6 +170,13 @@ impl Shared {
         }
     }
 
+    /// Prints the counters, where there is an operator to read them.
+    fn print_counters(&self) {
+        if self.operator.is_some() {
+            crate::wire::log::operator_line(&self.counters_json());
+        }
+    }
+
     /// The counters as one line.
     pub fn counters_json(&self) -> String {
         let dropped = self.operator.as_ref().map_or(0, |operator| operator.dropped());
@@ -276,7 +283,7 @@ impl Reader {
                     self.end(Cause::Signal);
                     self.shared.inflight.kill_running();
                 }
-                Event::PrintCounters => crate::wire::log::operator_line(&self.shared.counters_json()),
+                Event::PrintCounters => self.shared.print_counters(),
                 Event::StdoutBroken => self.end(Cause::StdoutBroken),
                 Event::Stalled => self.end(Cause::Stalled),
             }
@@ -578,7 +585,7 @@ impl Reader {
             self.pool.abandon();
             self.shared.world.journal.abandon();
         }
-        crate::wire::log::operator_line(&self.shared.counters_json());
+        self.shared.print_counters();
         cause
     }
 }
