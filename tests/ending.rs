@@ -58,7 +58,7 @@ fn outcome(message: &Value) -> (&str, &str) {
     (outcome["code"].as_str().unwrap_or("ok"), outcome["executed"].as_str().unwrap_or_default())
 }
 
-fn reply<'a>(ended: &'a Ended, id: u32) -> &'a Value {
+fn reply(ended: &Ended, id: u32) -> &Value {
     let mut replies = ended.rest.iter().filter(|message| message["id"] == id);
     let reply = replies.next().unwrap_or_else(|| panic!("no reply for {id} in {:?}", ended.rest));
     assert!(replies.next().is_none(), "two replies for {id}");

@@ -194,7 +194,6 @@ impl FullListener {
             if !fds[0].is_ready() {
                 return FullListener { listener, _queued: queued };
             }
-            drop(fds);
             queued.push(stream);
         }
         panic!("the queue takes more than {LONGEST_QUEUE} connections");
