@@ -566,8 +566,17 @@ impl Reader {
         None
     }
 
+    /// Whether the client has closed stdin, read to its end or not.
+    fn is_input_closed(&self) -> bool {
+        let mut fds = [Poll::broken(self.input.fd())];
+        sys::poll(&mut fds, Some(Duration::ZERO)).is_ok() && fds[0].is_broken()
+    }
+
     /// Joins everything that ends, lets go of what will not, and prints the counters.
     fn finish(mut self, cause: Cause) -> Cause {
+        // A client that is gone closed both; which was noticed first is chance.
+        let is_gone = cause == Cause::StdoutBroken && self.is_input_closed();
+        let cause = if is_gone { Cause::Eof } else { cause };
         self.shared.outbox.give_up();
         if let Some(writer) = self.writer.take() {
             writer.join();
