@@ -427,7 +427,7 @@ impl Running {
     }
 
     /// Closes the test's end of stdout.
-    pub fn close_stdout(&self) {
+    pub fn close_stdout(&mut self) {
         self.tap().close();
     }
 
@@ -472,17 +472,6 @@ impl Running {
         }
         let dir = std::mem::replace(&mut self.dir, Dir::new());
         Ended { stdout, stderr, status, took, rest, unread, dir }
-    }
-
-    /// As `wait`, where more than one exit code is right.
-    #[track_caller]
-    pub fn wait_for_any_of(mut self, exits: &[i32]) -> Ended {
-        let start = Instant::now();
-        let code = self.wait_for_exit().code().unwrap_or(-1);
-        let took = start.elapsed();
-        assert!(exits.contains(&code), "exit code {code}\n{}", self.story());
-        self.exit = code;
-        Ended { took, ..self.wait() }
     }
 
     /// Waits for the end while stdout is held, then reads what was in the pipe: whole lines are not expected.
