@@ -18,7 +18,7 @@ use crate::executor::Hands;
 use crate::executor::http::HttpExecutor;
 use crate::executor::recorder::Recorder;
 use crate::gateway::assemble::assemble;
-use crate::gateway::session::Event;
+use crate::gateway::shared::Event;
 use crate::wire::log::Operator;
 use crate::wire::stdio::{self, Input, Output};
 use crate::{sys, thread, wire};

@@ -7,6 +7,7 @@ pub mod counters;
 pub mod inflight;
 pub mod answer;
 pub mod pipeline;
+pub mod shared;
 pub mod pool;
 pub mod status;
 pub mod session;

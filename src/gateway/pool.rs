@@ -6,30 +6,19 @@ use std::io;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use crate::cancel::CancelToken;
 use crate::executor::CallCtx;
 use crate::gateway::answer;
 use crate::gateway::inflight::Admitted;
 use crate::gateway::pipeline::{judge, perform};
-use crate::gateway::session::Shared;
-use crate::mcp::call::Call;
+use crate::gateway::shared::{Job, Shared};
 use crate::mcp::render::render;
 use crate::mcp::reply::Reply;
 use crate::outcome::result::{Code, Executed};
 use crate::thread::{self, Thread};
 use crate::wire::outbox::Ticket;
-
-/// What a worker needs of an admitted call.
-pub struct Job {
-    /// The call.
-    pub call: Call,
-    /// When it was admitted: its time runs from there.
-    pub admitted: Instant,
-    /// How long it may take, queueing included.
-    pub timeout: Duration,
-}
 
 /// The threads that hold calls.
 pub struct Pool {

@@ -10,24 +10,18 @@
 //! reservation for its reply; the reader's own replies are counted, and above their room stdin is left unread until the
 //! writer made room; the writer never sleeps in a write; no lock is held across IO. So no ring of full queues can form.
 
-use std::io::{self, ErrorKind, PipeReader, PipeWriter, Read, Write};
-use std::os::fd::AsFd;
-use std::path::PathBuf;
+use std::io::{self, ErrorKind};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use crossbeam_channel::{Receiver, Sender, bounded};
-
 use crate::cancel::CancelToken;
-use crate::clock::Clock;
 use crate::config::{OnMalformed, SessionRules};
 use crate::gateway::answer;
-use crate::gateway::counters::Counters;
-use crate::gateway::inflight::{Admitted, Cancelled, Inflight, NotAdmitted};
-use crate::gateway::pipeline::World;
-use crate::gateway::pool::{Job, Pool};
+use crate::gateway::inflight::{Admitted, Cancelled, NotAdmitted};
+use crate::gateway::pool::Pool;
+use crate::gateway::shared::{Event, Job, Shared};
 use crate::gateway::status;
-use crate::limits::{END, ENVELOPE_BYTES, Limits, READER_REPLY_BYTES, UNADDRESSED_ERROR_EVERY, UNADDRESSED_ERRORS};
+use crate::limits::{END, ENVELOPE_BYTES, READER_REPLY_BYTES, UNADDRESSED_ERROR_EVERY, UNADDRESSED_ERRORS};
 use crate::mcp::call::{Call, Listen, Step};
 use crate::mcp::era::{Era, Origin};
 use crate::mcp::question::Questions;
@@ -35,14 +29,13 @@ use crate::mcp::render::{render, render_acknowledged, render_subscription_end, r
 use crate::mcp::reply::Reply;
 use crate::mcp::session::{Note, Session};
 use crate::mcp::subscription::Subscriptions;
-use crate::policy::rules::Toolbox;
 use crate::rpc::error::RpcError;
 use crate::rpc::id::Id;
 use crate::rpc::message::{Class, Malformed, Message, Request, parse};
 use crate::sys::{self, Poll};
 use crate::thread::{self, Thread};
 use crate::wire::frame::{FrameError, Lines};
-use crate::wire::outbox::{Frame, Outbox, Ticket, Told};
+use crate::wire::outbox::{Frame, Ticket, Told};
 use crate::wire::stdio::{Input, Output};
 
 /// Why a session ended.
@@ -70,117 +63,6 @@ impl Cause {
             Cause::Malformed => 65,
             Cause::StdoutBroken | Cause::StdinBroken | Cause::Stalled => 74,
         }
-    }
-}
-
-/// What others tell the loop.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Event {
-    /// A signal asks the session to end.
-    End,
-    /// A second signal: at once.
-    EndNow,
-    /// SIGUSR1: print the counters.
-    PrintCounters,
-    /// The writer found stdout broken.
-    StdoutBroken,
-    /// Nothing left for the stall limit.
-    Stalled,
-}
-
-/// The loop's mailbox: a bounded queue and a descriptor that wakes its poll.
-pub struct Mailbox {
-    events_tx: Sender<Event>,
-    events_rx: Receiver<Event>,
-    bell: PipeWriter,
-    rung: PipeReader,
-}
-
-impl Mailbox {
-    /// An empty mailbox.
-    pub fn new() -> io::Result<Self> {
-        let (events_tx, events_rx) = bounded(64);
-        let (rung, bell) = io::pipe()?;
-        sys::set_nonblocking(rung.as_fd())?;
-        sys::set_nonblocking(bell.as_fd())?;
-        Ok(Mailbox { events_tx, events_rx, bell, rung })
-    }
-
-    /// Tells the loop something. Never waits: in a full mailbox the same news already stands many times.
-    pub fn tell(&self, event: Event) {
-        let _ = self.events_tx.try_send(event);
-        self.poke();
-    }
-
-    /// Makes the loop look at the shared state again. Never waits: a full bell has rung.
-    pub fn poke(&self) {
-        let _ = (&self.bell).write(&[1]);
-    }
-
-    fn silence(&self) {
-        let mut rung = [0; 512];
-        while (&self.rung).read(&mut rung).is_ok_and(|count| count == rung.len()) {}
-    }
-}
-
-/// What is shown of the configuration.
-#[derive(Debug, Clone, Default)]
-pub struct Facts {
-    /// The file it came from.
-    pub config: Option<PathBuf>,
-    /// Where journals go.
-    pub state_dir: PathBuf,
-    /// Nothing is executed.
-    pub dry_run: bool,
-    /// What an operator should know of.
-    pub notes: Vec<String>,
-}
-
-/// What the threads of one session share.
-pub struct Shared {
-    /// Calls under way.
-    pub inflight: Inflight<Job>,
-    /// Frames on their way out.
-    pub outbox: Outbox,
-    /// The loop's mailbox.
-    pub mailbox: Mailbox,
-    /// Declared tools.
-    pub tools: Toolbox,
-    /// What `perform` works with.
-    pub world: World,
-    /// What was counted.
-    pub counters: Counters,
-    /// Where shown times come from.
-    pub clock: Clock,
-    /// When the session began.
-    pub started: Instant,
-    /// Limits as configured.
-    pub limits: Limits,
-    /// What is shown of the configuration.
-    pub facts: Facts,
-    /// The stderr sink, where there is one.
-    pub operator: Option<Arc<crate::wire::log::Shared>>,
-}
-
-impl Shared {
-    /// Lets the stderr sink redact every credential seen so far.
-    pub fn operator_redactor(&self) {
-        if let Some(operator) = &self.operator {
-            operator.set_redactor(self.world.vault.redactor());
-        }
-    }
-
-    /// Prints the counters, where there is an operator to read them.
-    fn print_counters(&self) {
-        if self.operator.is_some() {
-            crate::wire::log::operator_line(&self.counters_json());
-        }
-    }
-
-    /// The counters as one line.
-    pub fn counters_json(&self) -> String {
-        let dropped = self.operator.as_ref().map_or(0, |operator| operator.dropped());
-        self.counters.to_json(crate::process::killed_total(), dropped)
     }
 }
 
@@ -275,8 +157,7 @@ impl Reader {
     }
 
     fn take_events(&mut self) {
-        self.shared.mailbox.silence();
-        while let Ok(event) = self.shared.mailbox.events_rx.try_recv() {
+        for event in self.shared.mailbox.empty() {
             match event {
                 Event::End => self.end(Cause::Signal),
                 Event::EndNow => {
@@ -295,7 +176,7 @@ impl Reader {
         let is_reading = matches!(self.phase, Phase::Serving) && self.has_room();
         // A broken stdout stays ready for ever: once it is known, or only the writer is waited for, it is no news.
         let is_watching = !matches!(self.phase, Phase::Draining { .. }) && !self.shared.outbox.is_broken();
-        let mut fds = vec![Poll::readable(self.shared.mailbox.rung.as_fd())];
+        let mut fds = vec![Poll::readable(self.shared.mailbox.bell())];
         if is_watching {
             fds.push(Poll::broken(self.output.fd()));
         }

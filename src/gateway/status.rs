@@ -3,7 +3,7 @@
 use serde::Serialize;
 use serde_json::value::RawValue;
 
-use crate::gateway::session::Shared;
+use crate::gateway::shared::Shared;
 use crate::mcp::listing::{ToolAnnotations, ToolEntry};
 use crate::outcome::result::{Code, Executed, Failure, Outcome};
 use crate::wire::escape::to_line;

@@ -489,9 +489,7 @@ impl Running {
 
     /// All journal records so far.
     pub fn journal(&self) -> Vec<Value> {
-        let lines = Dir::journal_of(&self.dir);
-        // The last line may still be written.
-        lines.iter().filter_map(|line| serde_json::from_str(line).ok()).collect()
+        self.dir.journal_under("state")
     }
 
     #[track_caller]

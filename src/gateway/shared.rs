@@ -1,0 +1,149 @@
+//! What the threads of one session share, and how they wake its loop.
+//!
+//! Whatever stands here is either immutable, counts, or holds one short lock. The mailbox never makes its caller wait.
+
+use std::io::{self, PipeReader, PipeWriter, Read, Write};
+use std::os::fd::{AsFd, BorrowedFd};
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use crossbeam_channel::{Receiver, Sender, bounded};
+
+use crate::clock::Clock;
+use crate::gateway::counters::Counters;
+use crate::gateway::inflight::Inflight;
+use crate::gateway::pipeline::World;
+use crate::limits::Limits;
+use crate::mcp::call::Call;
+use crate::policy::rules::Toolbox;
+use crate::sys;
+use crate::wire::outbox::Outbox;
+
+/// What a worker needs of an admitted call.
+pub struct Job {
+    /// The call.
+    pub call: Call,
+    /// When it was admitted: its time runs from there.
+    pub admitted: Instant,
+    /// How long it may take, queueing included.
+    pub timeout: Duration,
+}
+
+/// What others tell the loop.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Event {
+    /// A signal asks the session to end.
+    End,
+    /// A second signal: at once.
+    EndNow,
+    /// SIGUSR1: print the counters.
+    PrintCounters,
+    /// The writer found stdout broken.
+    StdoutBroken,
+    /// Nothing left for the stall limit.
+    Stalled,
+}
+
+/// The loop's mailbox: a bounded queue and a descriptor that wakes its poll.
+pub struct Mailbox {
+    events_tx: Sender<Event>,
+    events_rx: Receiver<Event>,
+    bell: PipeWriter,
+    rung: PipeReader,
+}
+
+impl Mailbox {
+    /// An empty mailbox.
+    pub fn new() -> io::Result<Self> {
+        let (events_tx, events_rx) = bounded(64);
+        let (rung, bell) = io::pipe()?;
+        sys::set_nonblocking(rung.as_fd())?;
+        sys::set_nonblocking(bell.as_fd())?;
+        Ok(Mailbox { events_tx, events_rx, bell, rung })
+    }
+
+    /// Tells the loop something. Never waits: in a full mailbox the same news already stands many times.
+    pub fn tell(&self, event: Event) {
+        let _ = self.events_tx.try_send(event);
+        self.poke();
+    }
+
+    /// Makes the loop look at the shared state again. Never waits: a full bell has rung.
+    pub fn poke(&self) {
+        let _ = (&self.bell).write(&[1]);
+    }
+
+    /// For polling: readable once somebody rang.
+    pub fn bell(&self) -> BorrowedFd<'_> {
+        self.rung.as_fd()
+    }
+
+    /// Silences the bell and hands over what was told. For the loop alone.
+    pub fn empty(&self) -> Vec<Event> {
+        let mut rung = [0; 512];
+        while (&self.rung).read(&mut rung).is_ok_and(|count| count == rung.len()) {}
+        self.events_rx.try_iter().collect()
+    }
+}
+
+/// What is shown of the configuration.
+#[derive(Debug, Clone, Default)]
+pub struct Facts {
+    /// The file it came from.
+    pub config: Option<PathBuf>,
+    /// Where journals go.
+    pub state_dir: PathBuf,
+    /// Nothing is executed.
+    pub dry_run: bool,
+    /// What an operator should know of.
+    pub notes: Vec<String>,
+}
+
+/// What the threads of one session share.
+pub struct Shared {
+    /// Calls under way.
+    pub inflight: Inflight<Job>,
+    /// Frames on their way out.
+    pub outbox: Outbox,
+    /// The loop's mailbox.
+    pub mailbox: Mailbox,
+    /// Declared tools.
+    pub tools: Toolbox,
+    /// What `perform` works with.
+    pub world: World,
+    /// What was counted.
+    pub counters: Counters,
+    /// Where shown times come from.
+    pub clock: Clock,
+    /// When the session began.
+    pub started: Instant,
+    /// Limits as configured.
+    pub limits: Limits,
+    /// What is shown of the configuration.
+    pub facts: Facts,
+    /// The stderr sink, where there is one.
+    pub operator: Option<Arc<crate::wire::log::Shared>>,
+}
+
+impl Shared {
+    /// Lets the stderr sink redact every credential seen so far.
+    pub fn operator_redactor(&self) {
+        if let Some(operator) = &self.operator {
+            operator.set_redactor(self.world.vault.redactor());
+        }
+    }
+
+    /// Prints the counters, where there is an operator to read them.
+    pub fn print_counters(&self) {
+        if self.operator.is_some() {
+            crate::wire::log::operator_line(&self.counters_json());
+        }
+    }
+
+    /// The counters as one line.
+    pub fn counters_json(&self) -> String {
+        let dropped = self.operator.as_ref().map_or(0, |operator| operator.dropped());
+        self.counters.to_json(crate::process::killed_total(), dropped)
+    }
+}
