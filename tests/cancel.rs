@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 use crate::kit::gateway::{Gateway, Running};
 use crate::kit::installed::preload_object;
 use crate::kit::peer::{Answer, FullListener, Peer};
-use crate::kit::process::{check_gone, connections, mark, until, with_mark};
+use crate::kit::process::{check_gone, connections, mark, threads, until, with_mark};
 use crate::kit::{Era, call, cancel, within};
 
 /// What a cancelled command may take to be gone with everything it started.
@@ -170,6 +170,7 @@ fn http_is_cancelled_while_its_name_is_looked_up() {
             std::fs::remove_file(&begun).unwrap();
         }
         // The C library cannot be interrupted: its threads stay, and no fifth is started.
+        assert_eq!(threads(gateway.pid()).iter().filter(|name| *name == "tg-resolve").count(), LOOKUPS);
         let reply = gateway.ask(&call(era, 2, "fetch", "{}"));
         assert_eq!(text_code(&reply), "busy", "{reply}");
         check_silent(gateway, &[json!(1)]);
