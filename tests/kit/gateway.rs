@@ -506,7 +506,7 @@ impl Running {
 
     #[track_caller]
     fn check_operator_lines(&self, stderr: &str) {
-        let mut lines: Vec<&str> = stderr.lines().filter(|line| !line.starts_with("{\"frames_in\"")).collect();
+        let mut lines = operator_lines(stderr);
         for expected in &self.operator_lines {
             match lines.iter().position(|line| line.contains(expected.as_str())) {
                 Some(at) => drop(lines.remove(at)),
@@ -531,6 +531,17 @@ impl Running {
             self.dir.journal_under("state")
         )
     }
+}
+
+impl Ended {
+    /// What the operator was told, but for the closing counters.
+    pub fn operator_lines(&self) -> Vec<&str> {
+        operator_lines(&self.stderr)
+    }
+}
+
+fn operator_lines(stderr: &str) -> Vec<&str> {
+    stderr.lines().filter(|line| !line.starts_with("{\"frames_in\"")).collect()
 }
 
 impl Running {
