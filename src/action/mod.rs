@@ -8,6 +8,7 @@ pub mod template;
 pub mod host;
 pub mod http;
 pub mod exec;
+pub mod ssh;
 pub mod record;
 
 use serde_json::Value;

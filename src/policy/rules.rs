@@ -1,6 +1,7 @@
 //! What the configuration allows, as plain data.
 
 use std::net::IpAddr;
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -95,4 +96,69 @@ pub struct Network {
     pub address: IpAddr,
     /// Length of the prefix in bits.
     pub prefix: u8,
+}
+
+/// One SSH host, as configured under `hosts`.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct HostRule {
+    /// Its name in the configuration; safe to show.
+    pub name: String,
+    /// Lower-case host name or IP literal that is dialled.
+    pub address: String,
+    /// TCP port.
+    pub port: u16,
+    /// Remote user.
+    pub user: String,
+    /// How we prove who we are.
+    pub auth: SshAuth,
+    /// What an unknown host key does.
+    pub host_key: HostKeyPolicy,
+    /// File in the format of sshd(8) SSH_KNOWN_HOSTS; absolute.
+    pub known_hosts: PathBuf,
+    /// Pinned keys as `SHA256:BASE64` (ssh-keygen -lf); if there are any, only these are accepted.
+    pub fingerprints: Vec<String>,
+    /// How a remote command is made to end with us.
+    pub tie: Tie,
+}
+
+/// How we prove who we are. Values are credentials by name.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum SshAuth {
+    /// A private key.
+    Key {
+        /// The credential that holds the key file's text.
+        credential: String,
+        /// The credential that holds its passphrase, if it is encrypted.
+        passphrase: Option<String>,
+        /// A user certificate (`-cert.pub`) file; absolute.
+        certificate: Option<PathBuf>,
+    },
+    /// One identity of the agent at $SSH_AUTH_SOCK.
+    Agent {
+        /// The identity's public key (or certificate) file; absolute. No other identity is offered.
+        identity: PathBuf,
+    },
+    /// A password.
+    Password {
+        /// The credential that holds it.
+        credential: String,
+    },
+}
+
+/// What a host key that nobody knows does.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum HostKeyPolicy {
+    /// It is refused.
+    Strict,
+    /// It is stored after a successful login, if no key of this host is known at all.
+    AcceptNew,
+}
+
+/// How a remote command is made to end with us.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Tie {
+    /// A wrapper (`exec sh -c`, POSIX) ends it when its stdin does: on cancel, time-out, and a cut connection.
+    Stdin,
+    /// Nothing: the outcome of a cancelled command says `detached`.
+    None,
 }
