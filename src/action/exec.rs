@@ -4,6 +4,7 @@
 
 use std::path::PathBuf;
 
+use crate::action::environment;
 use crate::action::template::argv::{ArgvTemplate, Dash};
 use crate::action::template::{Arguments, FillError, Names, quoted};
 
@@ -44,17 +45,7 @@ impl ExecTemplate {
     pub fn new(written: &ExecWritten) -> Result<ExecTemplate, Vec<String>> {
         let mut problems = Vec::new();
         let argv = ArgvTemplate::parse(&written.argv, written.dash).map_err(|all| problems.extend(all)).ok();
-        for (index, (name, value)) in written.env.iter().enumerate() {
-            if !is_variable(name) {
-                problems.push(format!("env: expected a name of letters, digits and _, got {}", quoted(name)));
-            }
-            if value.contains('\0') {
-                problems.push(format!("env {}: expected a value without NUL", quoted(name)));
-            }
-            if written.env[..index].iter().any(|(other, _)| other == name) {
-                problems.push(format!("env {}: expected each name once, got it twice", quoted(name)));
-            }
-        }
+        problems.extend(environment::problems(&written.env));
         let cwd = written.cwd.to_string_lossy();
         if !written.cwd.is_absolute() || cwd.contains('\0') {
             problems.push(format!("cwd: expected an absolute path, got {}", quoted(&cwd)));
@@ -76,13 +67,6 @@ impl ExecTemplate {
         self.argv.add_names(&mut names);
         names
     }
-}
-
-/// A portable environment name (POSIX.1-2024, Base Definitions 8.1), lower case allowed.
-fn is_variable(name: &str) -> bool {
-    !name.starts_with(|first: char| first.is_ascii_digit())
-        && !name.is_empty()
-        && name.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'_')
 }
 
 #[cfg(test)]

@@ -1,13 +1,16 @@
 //! From arguments to a typed action: the schema check, the filled template, the closed `Action` enum.
 //!
-//! All pure: no name is resolved, no socket opened, no text quoted for a shell here. After this module no
-//! `serde_json::Value` of a peer exists any more; executors see `HttpAction` and `ExecAction` only.
+//! All pure: no name is resolved and no socket opened; text is quoted for a remote shell only when the SSH executor asks for
+//! the command line. After this module no `serde_json::Value` of a peer exists any more; executors see `HttpAction`,
+//! `ExecAction` and `SshAction` only.
 
 pub mod schema;
 pub mod template;
 pub mod host;
 pub mod http;
+pub mod environment;
 pub mod exec;
+pub mod shell;
 pub mod ssh;
 pub mod record;
 
@@ -16,6 +19,7 @@ use serde_json::Value;
 use crate::action::exec::{ExecAction, ExecTemplate};
 use crate::action::http::{HttpAction, HttpTemplate};
 use crate::action::schema::Schema;
+use crate::action::ssh::{SshAction, SshTemplate};
 use crate::action::template::Names;
 use crate::mcp::listing::ToolAnnotations;
 
@@ -26,6 +30,8 @@ pub enum Action {
     Http(HttpAction),
     /// One local command.
     Exec(ExecAction),
+    /// One remote command.
+    Ssh(SshAction),
 }
 
 /// What a tool does with its arguments.
@@ -35,6 +41,8 @@ pub enum Recipe {
     Http(HttpTemplate),
     /// Fills a command line.
     Exec(ExecTemplate),
+    /// Fills a remote command line.
+    Ssh(SshTemplate),
 }
 
 impl Recipe {
@@ -43,6 +51,7 @@ impl Recipe {
         match self {
             Recipe::Http(template) => template.names(),
             Recipe::Exec(template) => template.names(),
+            Recipe::Ssh(template) => template.names(),
         }
     }
 }
@@ -86,6 +95,7 @@ impl Tool {
         match &self.recipe {
             Recipe::Http(template) => template.fill(&arguments).map(Action::Http),
             Recipe::Exec(template) => template.fill(&arguments).map(Action::Exec),
+            Recipe::Ssh(template) => template.fill(&arguments).map(Action::Ssh),
         }
         .map_err(|error| ArgumentError { problems: vec![error.to_string()] })
     }

@@ -9,6 +9,7 @@ use serde_json::{Map, Value, json};
 use crate::action::Action;
 use crate::action::exec::ExecAction;
 use crate::action::http::{HttpAction, HttpBody};
+use crate::action::ssh::SshAction;
 use crate::action::template::shown;
 
 /// Characters of a target line, before escaping.
@@ -16,23 +17,26 @@ const TARGET_CHARS_MAX: usize = 200;
 
 impl Action {
     /// Compact JSON of the whole action: `{"http": {"method", "url", "headers": [[name, value]], "body"?, "select"?}}` with a
-    /// body of `{"media_type", "text"}` (or `"base64"` if it is not UTF-8), or `{"exec": {"argv", "env", "cwd"}}`.
+    /// body of `{"media_type", "text"}` (or `"base64"` if it is not UTF-8), `{"exec": {"argv", "env", "cwd"}}`, or
+    /// `{"ssh": {"host", "argv", "env", "cwd"?, "stdin"?}}` with a stdin of `{"text"}` or `{"base64"}`.
     pub fn record(&self) -> String {
         match self {
             Action::Http(action) => action.record(),
             Action::Exec(action) => action.record(),
+            Action::Ssh(action) => action.record(),
         }
     }
 
     /// What it is aimed at, in one bounded, escaped line: `GET https://api.example.com/v1/x` without the query, `exec df -h`
-    /// with each element quoted that is not plain.
+    /// or `ssh web1 uptime` with each element quoted that is not plain.
     pub fn target(&self) -> String {
         let line = match self {
             Action::Http(action) => {
                 let query = if action.query.is_some() { "?…" } else { "" };
                 format!("{} {}://{}{}{query}", action.method, action.scheme.text(), action.authority(), action.path)
             }
-            Action::Exec(action) => return exec_target(action),
+            Action::Exec(action) => return command_target("exec".to_owned(), &action.argv),
+            Action::Ssh(action) => return command_target(format!("ssh {}", action.host), &action.argv),
         };
         shown(&line, TARGET_CHARS_MAX)
     }
@@ -52,6 +56,13 @@ impl ExecAction {
     }
 }
 
+impl SshAction {
+    /// Compact JSON, see `Action::record`.
+    pub fn record(&self) -> String {
+        json!({ "ssh": ssh_record(self) }).to_string()
+    }
+}
+
 fn http_record(action: &HttpAction) -> Value {
     let mut members = Map::new();
     members.insert("method".to_owned(), json!(action.method));
@@ -67,21 +78,44 @@ fn http_record(action: &HttpAction) -> Value {
 }
 
 fn body_record(body: &HttpBody) -> Value {
-    match std::str::from_utf8(&body.bytes) {
-        Ok(text) => json!({"media_type": body.media_type, "text": text}),
-        Err(_) => json!({"media_type": body.media_type, "base64": STANDARD.encode(&body.bytes)}),
-    }
+    let mut members = bytes_record(&body.bytes);
+    members.insert("media_type".to_owned(), json!(body.media_type));
+    Value::Object(members)
+}
+
+fn bytes_record(bytes: &[u8]) -> Map<String, Value> {
+    let (key, value) = match std::str::from_utf8(bytes) {
+        Ok(text) => ("text", json!(text)),
+        Err(_) => ("base64", json!(STANDARD.encode(bytes))),
+    };
+    Map::from_iter([(key.to_owned(), value)])
 }
 
 fn exec_record(action: &ExecAction) -> Value {
-    let env: Map<String, Value> = action.env.iter().map(|(name, value)| (name.clone(), json!(value))).collect();
-    json!({"argv": action.argv, "env": env, "cwd": action.cwd.to_string_lossy()})
+    json!({"argv": action.argv, "env": env_record(&action.env), "cwd": action.cwd.to_string_lossy()})
 }
 
-fn exec_target(action: &ExecAction) -> String {
-    let mut line = "exec".to_owned();
+fn ssh_record(action: &SshAction) -> Value {
+    let mut members = Map::new();
+    members.insert("host".to_owned(), json!(action.host));
+    members.insert("argv".to_owned(), json!(action.argv));
+    members.insert("env".to_owned(), env_record(&action.env));
+    if let Some(folder) = &action.cwd {
+        members.insert("cwd".to_owned(), json!(folder));
+    }
+    if !action.stdin.is_empty() {
+        members.insert("stdin".to_owned(), Value::Object(bytes_record(&action.stdin)));
+    }
+    Value::Object(members)
+}
+
+fn env_record(env: &[(String, String)]) -> Value {
+    env.iter().map(|(name, value)| (name.clone(), json!(value))).collect()
+}
+
+fn command_target(mut line: String, argv: &[String]) -> String {
     let mut room = TARGET_CHARS_MAX;
-    for element in &action.argv {
+    for element in argv {
         if room == 0 {
             line.push_str(" …");
             break;
@@ -122,6 +156,11 @@ mod tests {
         })
     }
 
+    fn ssh(argv: &[&str]) -> SshAction {
+        let argv = argv.iter().map(|element| (*element).to_owned()).collect();
+        SshAction { host: "web1".to_owned(), argv, env: Vec::new(), cwd: None, stdin: Vec::new() }
+    }
+
     #[track_caller]
     fn check_target(action: &Action, want: &str) {
         assert_eq!(action.target(), want);
@@ -137,6 +176,14 @@ mod tests {
         binary.body = Some(HttpBody { media_type: "a/b".to_owned(), bytes: vec![0xff] });
         assert!(Action::Http(binary).record().contains(r#""base64":"/w==""#));
         assert_eq!(exec(&["df", "-h"]).record(), r#"{"exec":{"argv":["df","-h"],"cwd":"/","env":{"LANG":"C"}}}"#);
+        let plain = ssh(&["uptime"]);
+        assert_eq!(plain.record(), r#"{"ssh":{"argv":["uptime"],"env":{},"host":"web1"}}"#);
+        let env = vec![("A".to_owned(), "b".to_owned())];
+        let full = SshAction { env, cwd: Some("/srv".to_owned()), stdin: b"hi\n".to_vec(), ..plain };
+        let want =
+            json!({"ssh": {"host": "web1", "argv": ["uptime"], "env": {"A": "b"}, "cwd": "/srv", "stdin": {"text": "hi\n"}}});
+        assert_eq!(serde_json::from_str::<Value>(&Action::Ssh(full.clone()).record()).unwrap(), want);
+        assert!(SshAction { stdin: vec![0xff], ..full }.record().contains(r#""stdin":{"base64":"/w=="}"#));
     }
 
     #[test]
@@ -146,6 +193,8 @@ mod tests {
         check_target(&Action::Http(local), "POST http://[::1]:8080/v1/x");
         check_target(&exec(&["df", "-h"]), "exec df -h");
         check_target(&exec(&["rm", "a b", "", "x\n\u{1b}[2J\"", "é"]), r#"exec rm "a b" "" "x\n\u{1b}[2J\"" "é""#);
+        check_target(&Action::Ssh(ssh(&["systemctl", "restart", "app"])), "ssh web1 systemctl restart app");
+        check_target(&Action::Ssh(ssh(&["sh", "-c", "a\nb"])), r#"ssh web1 sh -c "a\nb""#);
         let long = exec(&["p", &"a".repeat(300), "b"]).target();
         assert!(long.starts_with("exec p aaa") && long.ends_with("a… …") && long.chars().count() < 220, "{long}");
     }

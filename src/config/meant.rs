@@ -221,7 +221,12 @@ impl<'w> ToolReader<'_, 'w> {
         };
         Some((
             tool,
-            ToolRule { credential, content_bytes: written.content_bytes.unwrap_or(self.limits.content_bytes), timeout },
+            ToolRule {
+                credential,
+                host: None,
+                content_bytes: written.content_bytes.unwrap_or(self.limits.content_bytes),
+                timeout,
+            },
         ))
     }
 

@@ -269,7 +269,7 @@ mod tests {
         let env = vec![("PATH".to_owned(), PATH.to_owned())];
         let action = ExecAction { argv, env, cwd: PathBuf::from("/") };
         let [tool, rule, target] = ["tool", "rule", "exec"].map(str::to_owned);
-        let terms = Terms { tool, rule, target, credential: None, content_bytes: CONTENT_BYTES, timeout };
+        let terms = Terms { tool, rule, target, credential: None, host: None, content_bytes: CONTENT_BYTES, timeout };
         let redactor = Arc::new(Redactor::none());
         run(Authorized::in_test(action, terms), &CallCtx { token, deadline: Instant::now() + timeout, redactor })
     }

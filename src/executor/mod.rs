@@ -14,7 +14,7 @@ use std::time::Instant;
 use crate::cancel::CancelToken;
 use crate::executor::http::HttpExecutor;
 use crate::executor::recorder::Recorder;
-use crate::outcome::result::Outcome;
+use crate::outcome::result::{Code, Executed, Failure, Outcome};
 use crate::policy::grant::Grant;
 use crate::secret::{Redactor, Secret};
 
@@ -28,6 +28,15 @@ pub struct CallCtx<'a> {
     pub redactor: Arc<Redactor>,
 }
 
+/// Credential values handed out for one call; each absent if the grant names none.
+#[derive(Default)]
+pub struct Handed {
+    /// What the action is carried out with: a request's token, a private key, a password.
+    pub main: Option<Arc<Secret>>,
+    /// What opens it, if it is an encrypted key.
+    pub passphrase: Option<Arc<Secret>>,
+}
+
 /// What carries actions out.
 pub enum Hands {
     /// The world.
@@ -37,11 +46,13 @@ pub enum Hands {
 }
 
 impl Hands {
-    /// Carries a grant out with its credential, if it has one.
-    pub fn run(&self, grant: Grant, credential: Option<&Secret>, ctx: &CallCtx<'_>) -> Outcome {
+    /// Carries a grant out with the credentials it names.
+    pub fn run(&self, grant: Grant, handed: &Handed, ctx: &CallCtx<'_>) -> Outcome {
         match (self, grant) {
-            (Hands::Real(http), Grant::Http(grant)) => http.run(grant, credential, ctx),
+            (Hands::Real(http), Grant::Http(grant)) => http.run(grant, handed.main.as_deref(), ctx),
             (Hands::Real(_), Grant::Exec(grant)) => exec::run(grant, ctx),
+            // JOIN: the SSH executor is called here; it takes `grant`, `handed` and `ctx`.
+            (Hands::Real(_), Grant::Ssh(_)) => Failure::new(Code::NotConfigured, Executed::No, "this build has no SSH").into(),
             (Hands::Recorder(recorder), grant) => recorder.record(&grant),
         }
     }

@@ -57,7 +57,7 @@ impl Recorder {
             tool: &terms.tool,
             rule: &terms.rule,
             target: &terms.target,
-            credential: terms.credential.as_ref().map(|rule| rule.name.as_str()),
+            credential: terms.credential_name(),
             action: &action,
         };
         if let Some(file) = &self.file {

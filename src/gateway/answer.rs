@@ -28,7 +28,9 @@ pub fn refusal(refusal: &Refusal, took: Duration) -> Reply {
             let message = format!("Unknown tool: {}", crate::rpc::error::shown(name));
             Reply::Error(with_meta(RpcError::new(INVALID_PARAMS, message), &meta))
         }
-        Refusal::BadArguments(_) | Refusal::CredentialScope { .. } => self::outcome(failure.into(), took),
+        Refusal::BadArguments(_) | Refusal::CredentialScope { .. } | Refusal::UndeclaredHost { .. } => {
+            self::outcome(failure.into(), took)
+        }
     }
 }
 
@@ -36,7 +38,7 @@ fn code(refusal: &Refusal) -> Code {
     match refusal {
         Refusal::UnknownTool { .. } => Code::UnknownTool,
         Refusal::BadArguments(_) => Code::BadArguments,
-        Refusal::CredentialScope { .. } => Code::Denied,
+        Refusal::CredentialScope { .. } | Refusal::UndeclaredHost { .. } => Code::Denied,
     }
 }
 

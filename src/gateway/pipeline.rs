@@ -11,7 +11,7 @@ use ring::digest::{SHA256, digest};
 
 use crate::action::Action;
 use crate::executor::credential::Vault;
-use crate::executor::{CallCtx, Hands};
+use crate::executor::{CallCtx, Handed, Hands};
 use crate::journal::append::{AppendError, Journal};
 use crate::journal::record::Record;
 use crate::mcp::call::Call;
@@ -52,10 +52,10 @@ pub fn perform(grant: Grant, number: u64, admitted: Instant, ctx: &CallCtx<'_>, 
     if let Err(error) = world.journal.append(intent(&grant, number), Some(ctx.token)) {
         return not_recorded(error).into();
     }
-    let outcome = match credential(&grant, &world.vault) {
-        Ok(secret) => {
+    let outcome = match hand_out(&grant, &world.vault) {
+        Ok(handed) => {
             let redactor = world.vault.redactor();
-            world.hands.run(grant, secret.as_deref(), &CallCtx { redactor, ..*ctx })
+            world.hands.run(grant, &handed, &CallCtx { redactor, ..*ctx })
         }
         Err(failure) => failure.into(),
     };
@@ -73,7 +73,7 @@ fn intent(grant: &Grant, number: u64) -> Record {
         rule: terms.rule.clone(),
         target: grant.place(),
         action_sha256: hex(digest(&SHA256, grant.record().as_bytes()).as_ref()),
-        credential: terms.credential.as_ref().map(|rule| rule.name.clone()),
+        credential: terms.credential_name().map(str::to_owned),
     }
 }
 
@@ -88,14 +88,19 @@ fn closing(outcome: &Outcome, number: u64, admitted: Instant) -> Record {
     }
 }
 
-fn credential(grant: &Grant, vault: &Vault) -> Result<Option<std::sync::Arc<crate::secret::Secret>>, Failure> {
+/// The values of the credentials the grant names: the request's own, or those its host asks for.
+fn hand_out(grant: &Grant, vault: &Vault) -> Result<Handed, Failure> {
     // Outputs of calls that carry no credential are redacted as well.
     vault.load_known();
-    let Some(rule) = &grant.terms().credential else { return Ok(None) };
-    vault
-        .hand_out(&rule.name)
-        .map(Some)
-        .map_err(|error| Failure::new(Code::CredentialUnavailable, Executed::No, error.to_string()))
+    let value = |name: Option<&str>| match name {
+        Some(name) => match vault.hand_out(name) {
+            Ok(secret) => Ok(Some(secret)),
+            Err(error) => Err(Failure::new(Code::CredentialUnavailable, Executed::No, error.to_string())),
+        },
+        None => Ok(None),
+    };
+    let terms = grant.terms();
+    Ok(Handed { main: value(terms.credential_name())?, passphrase: value(terms.passphrase_name())? })
 }
 
 fn not_recorded(error: AppendError) -> Failure {

@@ -11,7 +11,7 @@ use crate::action::template::path::has_dot_segment;
 use crate::action::template::quoted;
 use crate::action::{Action, ArgumentError, Tool};
 use crate::policy::grant::{Authorized, Grant, Terms};
-use crate::policy::rules::{CredentialRule, Scope, ToolRule};
+use crate::policy::rules::{CredentialRule, HostRule, Scope, ToolRule};
 
 /// Why a call was refused. Nothing was executed and no credential was looked at.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -30,6 +30,11 @@ pub enum Refusal {
         /// What it would have been sent to, as in `Terms::target`.
         target: String,
     },
+    /// The remote command goes to another host than the tool's own.
+    UndeclaredHost {
+        /// Name of the host.
+        host: String,
+    },
 }
 
 impl Refusal {
@@ -38,7 +43,7 @@ impl Refusal {
         match self {
             Refusal::UnknownTool { .. } => "call",
             Refusal::BadArguments(_) => "action",
-            Refusal::CredentialScope { .. } => "grant",
+            Refusal::CredentialScope { .. } | Refusal::UndeclaredHost { .. } => "grant",
         }
     }
 
@@ -48,6 +53,7 @@ impl Refusal {
             Refusal::UnknownTool { .. } => "unknown_tool",
             Refusal::BadArguments(_) => "bad_arguments",
             Refusal::CredentialScope { .. } => "credential_scope",
+            Refusal::UndeclaredHost { .. } => "undeclared_host",
         }
     }
 }
@@ -60,6 +66,7 @@ impl fmt::Display for Refusal {
             Refusal::CredentialScope { credential, target } => {
                 write!(f, "credential {}: expected a target within its \"for\", got {target}", quoted(credential))
             }
+            Refusal::UndeclaredHost { host } => write!(f, "expected the declared host of the tool, got {}", quoted(host)),
         }
     }
 }
@@ -67,7 +74,7 @@ impl fmt::Display for Refusal {
 impl std::error::Error for Refusal {}
 
 /// Decides about a tool's action. A declared tool may act by the rule `declared:NAME`; a credential narrows that to its
-/// scopes, and to HTTP.
+/// scopes, and to HTTP; a remote command needs the host the tool was declared with, whose credentials are that host's own.
 pub fn decide(tool: &Tool, rule: &ToolRule, action: Action) -> Result<Grant, Refusal> {
     let target = action.target();
     if let Some(credential) = &rule.credential
@@ -75,18 +82,30 @@ pub fn decide(tool: &Tool, rule: &ToolRule, action: Action) -> Result<Grant, Ref
     {
         return Err(Refusal::CredentialScope { credential: credential.name.clone(), target });
     }
+    let host = host_of(rule, &action)?;
     let terms = Terms {
         tool: tool.name.clone(),
         rule: format!("declared:{}", tool.name),
         target,
         credential: rule.credential.as_ref().map(Arc::clone),
+        host,
         content_bytes: rule.content_bytes,
         timeout: rule.timeout,
     };
     Ok(match action {
         Action::Http(action) => Grant::Http(Authorized::new(action, terms)),
         Action::Exec(action) => Grant::Exec(Authorized::new(action, terms)),
+        Action::Ssh(action) => Grant::Ssh(Authorized::new(action, terms)),
     })
+}
+
+/// The host of a remote command; other actions have none.
+fn host_of(rule: &ToolRule, action: &Action) -> Result<Option<Arc<HostRule>>, Refusal> {
+    let Action::Ssh(action) = action else { return Ok(None) };
+    match rule.host.as_ref().filter(|host| host.name == action.host) {
+        Some(host) => Ok(Some(Arc::clone(host))),
+        None => Err(Refusal::UndeclaredHost { host: action.host.clone() }),
+    }
 }
 
 /// Whether a credential has any business with an origin: for the check at load that a tool can ever use its credential.
@@ -100,7 +119,7 @@ pub fn covers_origin(credential: &CredentialRule, origin: &Origin) -> bool {
 fn may_carry(credential: &CredentialRule, action: &Action) -> bool {
     match action {
         Action::Http(action) => credential.scopes.iter().any(|scope| covers(scope, action)),
-        Action::Exec(_) => false,
+        Action::Exec(_) | Action::Ssh(_) => false,
     }
 }
 
@@ -129,9 +148,10 @@ mod tests {
     use crate::action::exec::{ExecTemplate, ExecWritten};
     use crate::action::http::{HttpTemplate, HttpWritten, Scheme};
     use crate::action::schema::Schema;
+    use crate::action::ssh::{SshTemplate, SshWritten};
     use crate::action::template::argv::Dash;
     use crate::mcp::listing::ToolAnnotations;
-    use crate::policy::rules::{Placement, Toolbox};
+    use crate::policy::rules::{HostKeyPolicy, Placement, SshAuth, Tie, Toolbox};
     use serde_json::json;
     use std::path::PathBuf;
     use std::time::Duration;
@@ -161,6 +181,40 @@ mod tests {
         tool("disk", input, Recipe::Exec(ExecTemplate::new(&written).unwrap()))
     }
 
+    fn ssh_tool(host: &str) -> Tool {
+        let argv = vec!["uptime".to_owned()];
+        let dash = Dash::Refused;
+        let written = SshWritten { host: host.to_owned(), argv, env: Vec::new(), cwd: None, stdin: None, dash };
+        let input = json!({"type": "object", "additionalProperties": false});
+        tool("up", input, Recipe::Ssh(SshTemplate::new(&written).unwrap()))
+    }
+
+    fn host(auth: SshAuth) -> ToolRule {
+        let host = HostRule {
+            name: "web1".to_owned(),
+            address: "10.0.0.5".to_owned(),
+            port: 22,
+            user: "deploy".to_owned(),
+            auth,
+            host_key: HostKeyPolicy::Strict,
+            known_hosts: PathBuf::from("/known_hosts"),
+            fingerprints: Vec::new(),
+            tie: Tie::Stdin,
+        };
+        ToolRule { credential: None, host: Some(Arc::new(host)), ..rule(&[]) }
+    }
+
+    #[track_caller]
+    fn check_ssh(auth: SshAuth, credential: Option<&str>, passphrase: Option<&str>) {
+        let tool = ssh_tool("web1");
+        let grant = decide(&tool, &host(auth), tool.action("{}").unwrap()).unwrap();
+        let terms = grant.terms();
+        assert_eq!((terms.target.as_str(), terms.rule.as_str()), ("ssh web1 uptime", "declared:up"));
+        assert_eq!(terms.host.as_ref().unwrap().address, "10.0.0.5");
+        assert_eq!((terms.credential_name(), terms.passphrase_name()), (credential, passphrase));
+        assert!(terms.credential.is_none() && matches!(grant, Grant::Ssh(_)));
+    }
+
     fn rule(paths: &[&str]) -> ToolRule {
         let scope = Scope {
             scheme: Scheme::Https,
@@ -169,7 +223,7 @@ mod tests {
             paths: paths.iter().map(|path| (*path).to_owned()).collect(),
         };
         let credential = CredentialRule { name: "github".to_owned(), placement: Placement::Bearer, scopes: vec![scope] };
-        ToolRule { credential: Some(Arc::new(credential)), content_bytes: 4096, timeout: Duration::from_secs(5) }
+        ToolRule { credential: Some(Arc::new(credential)), host: None, content_bytes: 4096, timeout: Duration::from_secs(5) }
     }
 
     #[track_caller]
@@ -199,6 +253,7 @@ mod tests {
         assert_eq!(terms.target, "GET https://api.example.com/v1/a%20b");
         assert_eq!((terms.content_bytes, terms.timeout), (4096, Duration::from_secs(5)));
         assert_eq!(terms.credential.as_ref().unwrap().name, "github");
+        assert_eq!((terms.credential_name(), terms.passphrase_name(), &terms.host), (Some("github"), None, &None));
         let Grant::Http(grant) = grant else { panic!("expected an HTTP grant") };
         assert_eq!(Action::Http(grant.action().clone()), action);
     }
@@ -212,6 +267,36 @@ mod tests {
         let refusal = decide(&tool, &rule(&[]), tool.action("{}").unwrap()).unwrap_err();
         assert_eq!(refusal.to_string(), "credential \"github\": expected a target within its \"for\", got exec df -h");
         assert_eq!((refusal.stage(), refusal.reason()), ("grant", "credential_scope"));
+    }
+
+    #[test]
+    fn remote_commands_carry_their_host_and_its_credentials() {
+        let named = |name: &str| name.to_owned();
+        let (credential, certificate) = (named("web_key"), None);
+        check_ssh(SshAuth::Key { credential, passphrase: Some(named("pass")), certificate }, Some("web_key"), Some("pass"));
+        check_ssh(SshAuth::Password { credential: named("word") }, Some("word"), None);
+        check_ssh(SshAuth::Agent { identity: PathBuf::from("/id.pub") }, None, None);
+    }
+
+    #[test]
+    fn remote_commands_go_to_their_declared_host_alone() {
+        let agent = || SshAuth::Agent { identity: PathBuf::from("/id.pub") };
+        let undeclared = |tool: &Tool, rule: &ToolRule| decide(tool, rule, tool.action("{}").unwrap()).unwrap_err();
+        for (tool, rule) in [
+            (ssh_tool("web2"), host(agent())),
+            (ssh_tool("Web1"), host(agent())),
+            (ssh_tool("web1"), ToolRule { host: None, ..host(agent()) }),
+        ] {
+            let refusal = undeclared(&tool, &rule);
+            assert_eq!((refusal.stage(), refusal.reason()), ("grant", "undeclared_host"));
+            assert!(refusal.to_string().starts_with("expected the declared host of the tool, got \""), "{refusal}");
+        }
+        let with_credential = ToolRule { credential: rule(&[]).credential, ..host(agent()) };
+        let refusal = undeclared(&ssh_tool("web1"), &with_credential);
+        assert_eq!(refusal.to_string(), "credential \"github\": expected a target within its \"for\", got ssh web1 uptime");
+        let exec = exec_tool();
+        let grant = decide(&exec, &host(agent()), exec.action("{}").unwrap()).unwrap();
+        assert_eq!(grant.terms().host, None);
     }
 
     #[test]

@@ -8,7 +8,8 @@ use std::time::Duration;
 
 use crate::action::exec::ExecAction;
 use crate::action::http::HttpAction;
-use crate::policy::rules::CredentialRule;
+use crate::action::ssh::SshAction;
+use crate::policy::rules::{CredentialRule, HostRule};
 
 /// An action that was allowed, and under which terms.
 #[must_use]
@@ -29,10 +30,25 @@ pub struct Terms {
     pub target: String,
     /// The credential to join, by name and placement.
     pub credential: Option<Arc<CredentialRule>>,
+    /// The host of a remote command, with how it is proved and how we prove ourselves to it.
+    pub host: Option<Arc<HostRule>>,
     /// Serialised bytes of the result, both copies.
     pub content_bytes: usize,
     /// From admission to outcome.
     pub timeout: Duration,
+}
+
+impl Terms {
+    /// Name of the credential the action is carried out with: the request's own, or the one the host asks for.
+    pub fn credential_name(&self) -> Option<&str> {
+        let request = self.credential.as_ref().map(|rule| rule.name.as_str());
+        request.or_else(|| self.host.as_ref()?.auth.credential())
+    }
+
+    /// Name of the credential that opens that one.
+    pub fn passphrase_name(&self) -> Option<&str> {
+        self.host.as_ref()?.auth.passphrase()
+    }
 }
 
 impl<A> Authorized<A> {
@@ -65,6 +81,8 @@ pub enum Grant {
     Http(Authorized<HttpAction>),
     /// A command may be started.
     Exec(Authorized<ExecAction>),
+    /// A remote command may be run.
+    Ssh(Authorized<SshAction>),
 }
 
 impl Grant {
@@ -73,6 +91,7 @@ impl Grant {
         match self {
             Grant::Http(grant) => grant.terms(),
             Grant::Exec(grant) => grant.terms(),
+            Grant::Ssh(grant) => grant.terms(),
         }
     }
 
@@ -89,6 +108,7 @@ impl Grant {
         match self {
             Grant::Http(grant) => grant.action.record(),
             Grant::Exec(grant) => grant.action.record(),
+            Grant::Ssh(grant) => grant.action.record(),
         }
     }
 }

@@ -38,6 +38,8 @@ impl Toolbox {
 pub struct ToolRule {
     /// The credential its request carries, if any.
     pub credential: Option<Arc<CredentialRule>>,
+    /// The host its remote command goes to, if it is one. What a host asks for by way of credentials is its own.
+    pub host: Option<Arc<HostRule>>,
     /// Serialised bytes of one result, text block and structured copy together.
     pub content_bytes: usize,
     /// From admission to outcome.
@@ -143,6 +145,24 @@ pub enum SshAuth {
         /// The credential that holds it.
         credential: String,
     },
+}
+
+impl SshAuth {
+    /// The credential that proves who we are: the key or the password. An agent keeps its own.
+    pub fn credential(&self) -> Option<&str> {
+        match self {
+            SshAuth::Key { credential, .. } | SshAuth::Password { credential } => Some(credential),
+            SshAuth::Agent { .. } => None,
+        }
+    }
+
+    /// The credential that opens the key.
+    pub fn passphrase(&self) -> Option<&str> {
+        match self {
+            SshAuth::Key { passphrase, .. } => passphrase.as_deref(),
+            SshAuth::Password { .. } | SshAuth::Agent { .. } => None,
+        }
+    }
 }
 
 /// What a host key that nobody knows does.

@@ -130,6 +130,7 @@ impl Call {
             rule: "r".into(),
             target: "x".into(),
             credential: rule.map(Arc::new),
+            host: None,
             content_bytes: 32 << 10,
             timeout: self.timeout,
         };
