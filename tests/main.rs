@@ -22,6 +22,7 @@ mod readme;
 mod schema_differential;
 mod schema_suite;
 mod shared;
+mod shell;
 mod smoke;
 mod tidy;
 mod tls;
