@@ -19,6 +19,7 @@ mod mcp_schema;
 mod pipeline;
 mod purity;
 mod readme;
+mod remote;
 mod schema_differential;
 mod schema_suite;
 mod shared;

@@ -13,14 +13,17 @@ use std::time::Duration;
 
 use crate::action::exec::{ExecTemplate, ExecWritten as ExecParts};
 use crate::action::http::{HttpTemplate, HttpWritten as HttpParts};
+use crate::action::ssh::{SshTemplate, SshWritten as SshParts};
 use crate::action::template::argv::Dash;
 use crate::action::template::body::BodyWritten as BodyParts;
 use crate::action::{Recipe, Tool};
 use crate::config::file::{Env, base_folder};
+use crate::config::host::Hosts;
 use crate::config::input::{self, Input};
 use crate::config::object::{Said, listed};
 use crate::config::scope;
 use crate::config::tree::{Node, Problems, quote};
+use crate::config::written::remote::SshWritten;
 use crate::config::written::{
     BodyWritten, CredentialWritten, ExecWritten, HttpWritten, LimitsWritten, RecipeWritten, ToolWritten, Written,
 };
@@ -42,10 +45,13 @@ pub fn mean(written: Written<'_>, env: Env<'_>, problems: &mut Problems, warning
     let log = LogRules::default();
     let journal = JournalRules::default();
     let limits = limits(&written.limits);
-    let credentials = Credentials::read(&written.credentials, problems);
-    let mut tools = ToolReader { env, limits: &limits, credentials, names: HashSet::new(), problems, warnings };
+    let mut credentials = Credentials::read(&written.credentials, problems);
+    let hosts = Hosts::read(&written.hosts, env, &mut credentials, problems, warnings);
+    let mut tools = ToolReader { env, limits: &limits, credentials, hosts, names: HashSet::new(), problems, warnings };
     let read = written.tools.iter().filter_map(|tool| tools.tool(tool)).collect();
     tools.credentials.warn_unused(tools.warnings);
+    tools.hosts.warn_unused(tools.warnings);
+    let hosts = tools.hosts.into_rules();
     Config {
         source: None,
         session: SessionRules {
@@ -65,6 +71,7 @@ pub fn mean(written: Written<'_>, env: Env<'_>, problems: &mut Problems, warning
             .iter()
             .filter_map(|one| Some((one.name.value.to_owned(), one.source.clone()?)))
             .collect(),
+        hosts,
         tools: read,
         limits,
         warnings: Vec::new(),
@@ -99,8 +106,8 @@ fn networks(written: &[Said<&str>], problems: &mut Problems, warnings: &mut Prob
     Networks { ranges: written.iter().filter_map(&mut range).collect() }
 }
 
-/// The credentials by name, and whether a tool uses them.
-struct Credentials<'w> {
+/// The credentials by name, and whether a tool or a host uses them.
+pub struct Credentials<'w> {
     entries: HashMap<&'w str, Entry>,
 }
 
@@ -126,17 +133,33 @@ impl<'w> Credentials<'w> {
         template: Option<&HttpTemplate>,
         problems: &mut Problems,
     ) -> Option<Arc<CredentialRule>> {
-        let Some(entry) = self.entries.get_mut(name.value) else {
-            problems.add(name.at, format!("no credential {}, {}", quote(name.value), self.known()));
+        if !self.use_one(name, problems) {
             return None;
-        };
-        entry.used = true;
-        let rule = entry.rule.as_ref()?;
+        }
+        let rule = self.entries.get(name.value)?.rule.as_ref()?;
         if let Err(problem) = may_go(rule, template?) {
             problems.add(name.at, problem);
             return None;
         }
         Some(Arc::clone(rule))
+    }
+
+    /// Whether the credential a host names exists. It goes to that host alone, whatever its `for` says of requests.
+    pub(in crate::config) fn for_host(&mut self, name: Said<&str>, problems: &mut Problems) -> bool {
+        self.use_one(name, problems)
+    }
+
+    fn use_one(&mut self, name: Said<&str>, problems: &mut Problems) -> bool {
+        match self.entries.get_mut(name.value) {
+            Some(entry) => {
+                entry.used = true;
+                true
+            }
+            None => {
+                problems.add(name.at, format!("no credential {}, {}", quote(name.value), self.known()));
+                false
+            }
+        }
     }
 
     fn known(&self) -> String {
@@ -147,7 +170,7 @@ impl<'w> Credentials<'w> {
 
     fn warn_unused(&self, warnings: &mut Problems) {
         for entry in self.entries.values().filter(|entry| !entry.used) {
-            warnings.add(entry.at, "no tool uses this credential");
+            warnings.add(entry.at, "no tool and no host uses this credential");
         }
     }
 }
@@ -184,6 +207,7 @@ struct ToolReader<'c, 'w> {
     env: Env<'c>,
     limits: &'c Limits,
     credentials: Credentials<'w>,
+    hosts: Hosts<'w>,
     /// Names taken so far.
     names: HashSet<&'w str>,
     problems: &'c mut Problems,
@@ -194,13 +218,21 @@ impl<'w> ToolReader<'_, 'w> {
     fn tool(&mut self, written: &'w ToolWritten<'_>) -> Option<(Tool, ToolRule)> {
         let name = written.name.and_then(|name| self.name(name));
         let input = input::read(written.input, self.problems);
-        let (recipe, node, credential, timeout) = match written.recipe.as_ref()? {
+        let (recipe, node, credential, host, timeout) = match written.recipe.as_ref()? {
             RecipeWritten::Http(http) => {
                 let template = self.http(http, written.allow_dash);
                 let credential = http.credential.map(|name| self.credentials.for_tool(name, template.as_ref(), self.problems));
-                (template.map(Recipe::Http), http.node, credential, http.timeout)
+                (template.map(Recipe::Http), http.node, credential, None, http.timeout)
             }
-            RecipeWritten::Exec(exec) => (self.exec(exec, written.allow_dash).map(Recipe::Exec), exec.node, None, exec.timeout),
+            RecipeWritten::Exec(exec) => {
+                let template = self.exec(exec, dash(written.allow_dash));
+                (template.map(Recipe::Exec), exec.node, None, None, exec.timeout)
+            }
+            RecipeWritten::Ssh(ssh) => {
+                let template = self.ssh(ssh, dash(written.allow_dash));
+                let host = ssh.host.map(|name| self.hosts.for_tool(name, self.problems));
+                (template.map(Recipe::Ssh), ssh.node, None, host, ssh.timeout)
+            }
         };
         let timeout = self.timeout(written.timeout, timeout);
         let (recipe, input) = (recipe?, input?);
@@ -215,19 +247,9 @@ impl<'w> ToolReader<'_, 'w> {
             input_json,
             recipe,
         };
-        let credential = match credential {
-            Some(credential) => Some(credential?),
-            None => None,
-        };
-        Some((
-            tool,
-            ToolRule {
-                credential,
-                host: None,
-                content_bytes: written.content_bytes.unwrap_or(self.limits.content_bytes),
-                timeout,
-            },
-        ))
+        let (credential, host) = (sound(credential)?, sound(host)?);
+        let content_bytes = written.content_bytes.unwrap_or(self.limits.content_bytes);
+        Some((tool, ToolRule { credential, host, content_bytes, timeout }))
     }
 
     fn name(&mut self, name: Said<&'w str>) -> Option<&'w str> {
@@ -244,20 +266,26 @@ impl<'w> ToolReader<'_, 'w> {
 
     fn http(&mut self, http: &HttpWritten<'_>, allow_dash: Option<Said<bool>>) -> Option<HttpTemplate> {
         if let Some(said) = allow_dash {
-            self.problems.add(said.at, "\"allow_dash\" is for \"exec\" only");
+            self.problems.add(said.at, "\"allow_dash\" is for \"exec\" and \"ssh\" only");
         }
         let url = http.url?;
         http_template(http, url.value).map_err(|problems| self.report(http.node, problems)).ok()
     }
 
-    fn exec(&mut self, exec: &ExecWritten<'_>, allow_dash: Option<Said<bool>>) -> Option<ExecTemplate> {
+    fn exec(&mut self, exec: &ExecWritten<'_>, dash: Dash) -> Option<ExecTemplate> {
         let env = child_env(&exec.env, self.env);
         let path = env.iter().find(|(name, _)| name == "PATH").map_or(CHILD_PATH, |(_, value)| value);
         if let Some(program) = exec.argv.first() {
             self.program(*program, path);
         }
-        let dash = if allow_dash.is_some_and(|said| said.value) { Dash::Allowed } else { Dash::Refused };
         exec_template(exec, env, dash).map_err(|problems| self.report(exec.node, problems)).ok()
+    }
+
+    fn ssh(&mut self, ssh: &SshWritten<'_>, dash: Dash) -> Option<SshTemplate> {
+        if !cfg!(feature = "ssh") {
+            self.problems.add(ssh.key_at, "this build has no SSH (feature ssh)");
+        }
+        ssh_template(ssh, dash).map_err(|problems| self.report(ssh.node, problems)).ok()
     }
 
     /// A program that is missing may be installed later, so this only warns. What the template refuses is not looked up.
@@ -312,6 +340,18 @@ impl<'w> ToolReader<'_, 'w> {
     }
 }
 
+fn dash(allow_dash: Option<Said<bool>>) -> Dash {
+    if allow_dash.is_some_and(|said| said.value) { Dash::Allowed } else { Dash::Refused }
+}
+
+/// What was not said is sound; what was reported is not.
+fn sound<T>(said: Option<Option<T>>) -> Option<Option<T>> {
+    match said {
+        Some(value) => value.map(Some),
+        None => Some(None),
+    }
+}
+
 fn is_program(path: &Path) -> bool {
     fs::metadata(path).is_ok_and(|found| found.is_file() && found.permissions().mode() & 0o111 != 0)
 }
@@ -361,6 +401,17 @@ fn exec_template(exec: &ExecWritten<'_>, env: Vec<(String, String)>, dash: Dash)
         argv: exec.argv.iter().map(|said| said.value.to_owned()).collect(),
         env,
         cwd: exec.cwd.clone().unwrap_or_else(|| PathBuf::from("/")),
+        dash,
+    })
+}
+
+fn ssh_template(ssh: &SshWritten<'_>, dash: Dash) -> Result<SshTemplate, Vec<String>> {
+    SshTemplate::new(&SshParts {
+        host: ssh.host.map_or(String::new(), |said| said.value.to_owned()),
+        argv: ssh.argv.iter().map(|said| said.value.to_owned()).collect(),
+        env: owned(&ssh.env),
+        cwd: ssh.cwd.map(str::to_owned),
+        stdin: ssh.stdin.map(str::to_owned),
         dash,
     })
 }

@@ -10,10 +10,12 @@ pub mod object;
 pub mod written;
 pub mod scope;
 pub mod input;
+pub mod host;
 pub mod meant;
 
 use std::fmt;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::time::Duration;
 
 use crate::action::Tool;
@@ -22,7 +24,7 @@ use crate::config::tree::{Node, Problems, line_column, pointer_of, shown};
 use crate::executor::credential::Source;
 use crate::journal::append::SyncMode;
 use crate::limits::{GRACE, Limits};
-use crate::policy::rules::{Networks, ToolRule};
+use crate::policy::rules::{HostRule, Networks, ToolRule};
 use crate::wire::log::Format;
 
 /// What the gateway runs under. Checked whole; nothing downstream checks it again.
@@ -44,6 +46,8 @@ pub struct Config {
     pub networks: Networks,
     /// Where each credential's value comes from, by name, in the order of the file.
     pub credentials: Vec<(String, Source)>,
+    /// The SSH hosts, in the order of the file.
+    pub hosts: Vec<Arc<HostRule>>,
     /// The tools with the terms they run under, in the order of the file.
     pub tools: Vec<(Tool, ToolRule)>,
     /// One line each: sound, but perhaps not what was wanted.
@@ -116,6 +120,7 @@ impl Config {
             state_dir: meant::default_state_dir(env),
             networks: Networks::default(),
             credentials: Vec::new(),
+            hosts: Vec::new(),
             tools: Vec::new(),
             warnings: Vec::new(),
         }

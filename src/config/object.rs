@@ -76,11 +76,6 @@ impl<'n> Object<'n> {
             }
         }
     }
-
-    /// Whether a key is here that only a later version reads.
-    pub fn has_later(&self, key: &str) -> bool {
-        self.keys.later.contains(&key) && self.members.iter().any(|member| member.key == key)
-    }
 }
 
 /// What is said about anything DESIGN names and this version does not do.
@@ -101,7 +96,8 @@ pub fn listed(words: &[&str]) -> String {
     words.iter().map(|word| format!("\"{word}\"")).collect::<Vec<_>>().join(", ")
 }
 
-fn nearest(key: &str, known: &[&'static str]) -> Option<&'static str> {
+/// The word of `known` that `key` is most like, if it is like any.
+pub fn nearest<'k>(key: &str, known: &[&'k str]) -> Option<&'k str> {
     if key.len() > 64 {
         return None;
     }
@@ -229,6 +225,11 @@ pub fn seconds(node: &Node, problems: &mut Problems) -> Option<Said<Duration>> {
         problems.add(node.at, format!("expected seconds from 0.001 to {most}, got {digits}"));
     }
     value.map(|value| Said { value: Duration::from_secs_f64(value), at: node.at })
+}
+
+/// A port.
+pub fn port(node: &Node, problems: &mut Problems) -> Option<u16> {
+    whole(node, 1..=u64::from(u16::MAX), "a port", problems).and_then(|value| u16::try_from(value).ok())
 }
 
 /// An array of strings.

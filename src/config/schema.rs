@@ -22,8 +22,8 @@ pub struct Keys {
 /// The file itself.
 pub const TOP: Keys = Keys {
     schema: "",
-    read: &["$schema", "session", "limits", "log", "journal", "state_dir", "networks", "credentials", "tools"],
-    later: &["hosts", "servers", "builtin", "approvals"],
+    read: &["$schema", "session", "limits", "log", "journal", "state_dir", "networks", "credentials", "hosts", "tools"],
+    later: &["servers", "builtin", "approvals"],
 };
 /// `session`.
 pub const SESSION: Keys = Keys { schema: "/$defs/session", read: &["on_malformed", "grace_ms"], later: &[] };
@@ -49,6 +49,17 @@ pub const BEARER: Keys = Keys { schema: "/$defs/bearer", read: &[], later: &[] }
 pub const HEADER: Keys = Keys { schema: "/$defs/header", read: &["name", "prefix"], later: &[] };
 /// One of a credential's `for`.
 pub const SCOPE: Keys = Keys { schema: "/$defs/scope", read: &["host", "port", "paths", "scheme"], later: &[] };
+/// One of `hosts`.
+pub const HOST: Keys = Keys {
+    schema: "/$defs/host",
+    read: &["address", "port", "user", "auth", "host_key", "known_hosts", "fingerprints", "tie"],
+    later: &[],
+};
+/// `auth` of a host.
+pub const AUTH: Keys =
+    Keys { schema: "/$defs/auth", read: &["key", "passphrase", "certificate", "agent", "password"], later: &[] };
+/// `auth.agent`.
+pub const AGENT: Keys = Keys { schema: "/$defs/agent", read: &["identity"], later: &[] };
 /// One of `tools`.
 pub const TOOL: Keys = Keys {
     schema: "/$defs/tool",
@@ -60,12 +71,13 @@ pub const TOOL: Keys = Keys {
         "annotations",
         "http",
         "exec",
+        "ssh",
         "content_bytes",
         "timeout_s",
         "allow_dash",
         "confirm",
     ],
-    later: &["ssh", "rate", "max_concurrent", "stop_at_limit"],
+    later: &["rate", "max_concurrent", "stop_at_limit"],
 };
 /// `annotations` of a tool.
 pub const ANNOTATIONS: Keys = Keys {
@@ -83,6 +95,8 @@ pub const HTTP: Keys = Keys {
 pub const BODY: Keys = Keys { schema: "/$defs/body", read: &["json", "text", "form"], later: &[] };
 /// `exec` of a tool.
 pub const EXEC: Keys = Keys { schema: "/$defs/exec", read: &["argv", "env", "cwd", "timeout_s"], later: &[] };
+/// `ssh` of a tool.
+pub const SSH: Keys = Keys { schema: "/$defs/ssh", read: &["host", "argv", "env", "cwd", "stdin", "timeout_s"], later: &[] };
 
 /// Every kind of object there is.
 pub const ALL: &[&Keys] = &[
@@ -97,11 +111,15 @@ pub const ALL: &[&Keys] = &[
     &BEARER,
     &HEADER,
     &SCOPE,
+    &HOST,
+    &AUTH,
+    &AGENT,
     &TOOL,
     &ANNOTATIONS,
     &HTTP,
     &BODY,
     &EXEC,
+    &SSH,
 ];
 
 #[cfg(test)]
@@ -191,9 +209,10 @@ mod tests {
             match *key {
                 "from" => places(inner, &SOURCE, &pointer, out),
                 "as" => places(inner, &PLACEMENT, &pointer, out),
-                "credentials" => {
+                "credentials" | "hosts" => {
+                    let keys = if *key == "hosts" { &HOST } else { &CREDENTIAL };
                     for (name, one) in inner.as_object().unwrap() {
-                        places(one, &CREDENTIAL, &format!("{pointer}/{name}"), out);
+                        places(one, keys, &format!("{pointer}/{name}"), out);
                     }
                 }
                 "tools" | "for" => {
@@ -253,7 +272,7 @@ mod tests {
         let long = "x".repeat(64);
         let too_long = "x".repeat(65);
         vec![
-            ("", json!([{}, {"$schema": ""}]), json!([[], null, 1, {"x": 1}, {"hosts": {}}, {"$schema": 1}])),
+            ("", json!([{}, {"$schema": ""}]), json!([[], null, 1, {"x": 1}, {"servers": {}}, {"$schema": 1}])),
             ("/session", json!([{}]), json!([null, [], {"on_malformed": "no"}, {"on_malformed": 1}, {"grace": 1}])),
             ("/session/grace_ms", json!([0, 1500, 7.0, 1e3]), json!([-1, 1501, 1.5, "1", true, null])),
             ("/limits", json!([{}]), json!([{"line_in_byte": 1}, [], "x"])),
@@ -318,7 +337,7 @@ mod tests {
                 json!([{"name": "a", "description": "d", "http": {"url": "x"}}]),
                 json!([
                     {"name": "a", "description": "d", "http": {"url": "x"}, "exec": {"argv": ["x"]}},
-                    {"name": "a", "description": "d", "ssh": {}},
+                    {"name": "a", "description": "d", "http": {"url": "x"}, "ssh": {"host": "h", "argv": ["x"]}},
                     {"name": "a", "description": "d", "http": {"url": "x"}, "rate": {}},
                     {"description": "d", "http": {"url": "x"}}
                 ]),
@@ -352,6 +371,65 @@ mod tests {
                 json!([{"1": ""}, {"": ""}, {"A-B": ""}, {"TIDEGATE_X": ""}, {"A": 1}, []]),
             ),
             ("/tools/4/exec/cwd", json!(["/", "/x"]), json!(["x", "", "/\u{0}", 1])),
+            (
+                "/tools/5/ssh",
+                json!([{"host": "x", "argv": [""]}, {"host": "x", "argv": ["x"], "timeout_s": 1}]),
+                json!([
+                    {}, {"host": "x"}, {"argv": ["x"]}, {"host": "x", "argv": []}, {"host": "x", "argv": [1]},
+                    {"host": "", "argv": ["x"]}, {"host": "x", "argv": ["x"], "credential": "k"}, "x"
+                ]),
+            ),
+            ("/tools/5/ssh/env", json!([{}, {"A": ""}]), json!([{"1": ""}, {"TIDEGATE_X": ""}, {"A": 1}, []])),
+            ("/tools/5/ssh/cwd", json!(["/", "/x"]), json!(["x", "", "~", "/\u{0}", 1])),
+            ("/tools/5/ssh/stdin", json!(["", "x"]), json!([1, {"text": ""}])),
+            (
+                "/hosts",
+                json!([{}, {"a": {"address": "x", "user": "x", "auth": {"key": "x"}}}]),
+                json!([
+                    [], {"a": {}}, {"a": null}, {"a b": {"address": "x", "user": "x", "auth": {"key": "x"}}},
+                    {"a": {"address": "x", "user": "x"}}, {"a": {"address": "x", "auth": {"key": "x"}}},
+                    {"a": {"user": "x", "auth": {"key": "x"}}}
+                ]),
+            ),
+            ("/hosts/web1/address", json!(["x", "[::1]"]), json!(["", 1])),
+            ("/hosts/web1/port", json!([1, 65535, 22.0]), json!([0, 65536, 1.5, "22"])),
+            (
+                "/hosts/web1/user",
+                json!(["root", "a-b", "a@b", "DOM\\u", "~", "x".repeat(256)]),
+                json!(["", "-a", "a b", " a", "a\n", "a\u{7f}", "é", "x".repeat(257), 1]),
+            ),
+            (
+                "/hosts/web1/auth",
+                json!([
+                    {"key": "x"}, {"key": "x", "passphrase": "y", "certificate": "/z"}, {"agent": {"identity": "/x"}},
+                    {"password": "x"}
+                ]),
+                json!([
+                    {}, {"key": "x", "password": "y"}, {"key": "x", "agent": {"identity": "/x"}}, {"passphrase": "y"},
+                    {"password": "x", "passphrase": "y"}, {"agent": {"identity": "/x"}, "certificate": "/z"}, {"agent": {}},
+                    {"agent": {"identity": "x"}}, {"agent": {"identity": "/x", "socket": "/y"}}, {"key": ""},
+                    {"key": "x", "certificate": "z"}, {"password": 1}, {"password": ""}, {"none": {}}, "key", null
+                ]),
+            ),
+            ("/hosts/web1/host_key", json!(["strict", "accept-new"]), json!(["no", "", "Strict", true])),
+            ("/hosts/web1/known_hosts", json!(["/x"]), json!(["x", "~/.ssh/known_hosts", 1])),
+            (
+                "/hosts/web1/fingerprints",
+                json!([["SHA256:47DEQpj8HBSa+/TImW+5JCeuQeRkm5NMpJWZG3hSuFU"]]),
+                json!([
+                    [],
+                    "SHA256:47DEQpj8HBSa+/TImW+5JCeuQeRkm5NMpJWZG3hSuFU",
+                    [1],
+                    [""],
+                    ["SHA256:"],
+                    ["47DEQpj8HBSa+/TImW+5JCeuQeRkm5NMpJWZG3hSuFU"],
+                    ["SHA256:47DEQpj8HBSa+/TImW+5JCeuQeRkm5NMpJWZG3hSuFU="],
+                    ["SHA256:47DEQpj8HBSa+/TImW+5JCeuQeRkm5NMpJWZG3hSuFV"],
+                    ["SHA256:47DEQpj8HBSa-_TImW+5JCeuQeRkm5NMpJWZG3hSuFU"],
+                    ["MD5:d4:1d:8c:d9:8f:00:b2:04:e9:80:09:98:ec:f8:42:7e"]
+                ]),
+            ),
+            ("/hosts/web1/tie", json!(["stdin", "none"]), json!(["pty", "", null])),
         ]
     }
 }

@@ -1,20 +1,24 @@
 //! What the configuration says: every key of `schema.rs` read from the tree, with its type and range checked.
 //!
 //! This floor and the printed JSON Schema give the same verdict. It knows nothing of other keys' values, templates, schemas
-//! or the machine; that is `meant.rs`.
+//! or the machine; that is `meant.rs`. What has to do with SSH stands in `remote`.
+
+pub mod remote;
 
 use std::path::PathBuf;
 use std::time::Duration;
 
+use crate::action::environment::is_variable;
 use crate::action::http::Scheme;
 use crate::action::template::header::is_token;
 use crate::config::OnMalformed;
 use crate::config::object::{
-    Object, Said, absolute_path, flag, list, listed, map, matching, nonempty, not_supported, pairs, seconds, size, text, texts,
-    whole, word,
+    Object, Said, absolute_path, flag, list, listed, map, matching, nonempty, not_supported, pairs, port, seconds, size, text,
+    texts, whole, word,
 };
 use crate::config::schema;
 use crate::config::tree::{Member, Node, Problems};
+use crate::config::written::remote::{HostWritten, SshWritten, hosts, ssh};
 use crate::executor::credential::Source;
 use crate::journal::append::SyncMode;
 use crate::limits::{CALLS, CONTENT_BYTES_MAX, CONTENT_BYTES_MIN, END, LINE_IN_BYTES, TERM_TO_KILL, WORKERS};
@@ -41,6 +45,8 @@ pub struct Written<'n> {
     pub networks: Vec<Said<&'n str>>,
     /// `credentials`.
     pub credentials: Vec<CredentialWritten<'n>>,
+    /// `hosts`.
+    pub hosts: Vec<HostWritten<'n>>,
     /// `tools`.
     pub tools: Vec<ToolWritten<'n>>,
 }
@@ -138,7 +144,7 @@ pub struct ToolWritten<'n> {
     pub input: Option<&'n Node>,
     /// `annotations`.
     pub annotations: ToolAnnotations,
-    /// `http` or `exec`.
+    /// `http`, `exec` or `ssh`.
     pub recipe: Option<RecipeWritten<'n>>,
     /// `content_bytes`.
     pub content_bytes: Option<usize>,
@@ -148,13 +154,15 @@ pub struct ToolWritten<'n> {
     pub allow_dash: Option<Said<bool>>,
 }
 
-/// `http` or `exec` of a tool.
+/// `http`, `exec` or `ssh` of a tool.
 #[derive(Debug)]
 pub enum RecipeWritten<'n> {
     /// `http`.
     Http(HttpWritten<'n>),
     /// `exec`.
     Exec(ExecWritten<'n>),
+    /// `ssh`.
+    Ssh(SshWritten<'n>),
 }
 
 /// `http` of a tool.
@@ -218,6 +226,7 @@ pub fn read<'n>(root: &'n Node, problems: &mut Problems) -> Written<'n> {
         state_dir: top.node("state_dir").and_then(|node| absolute_path(node, problems)),
         networks: top.node("networks").map(|node| texts(node, problems)).unwrap_or_default(),
         credentials: top.node("credentials").map(|node| credentials(node, problems)).unwrap_or_default(),
+        hosts: top.node("hosts").map(|node| hosts(node, problems)).unwrap_or_default(),
         tools: top.node("tools").map(|node| tools(node, problems)).unwrap_or_default(),
     }
 }
@@ -308,12 +317,6 @@ fn is_name(text: &str) -> bool {
     (1..=64).contains(&text.len()) && text.bytes().all(|byte| byte.is_ascii_alphanumeric() || matches!(byte, b'_' | b'-'))
 }
 
-/// POSIX 8.1: a name in the environment.
-fn is_variable(text: &str) -> bool {
-    let first_is_no_digit = !text.starts_with(|first: char| first.is_ascii_digit());
-    !text.is_empty() && first_is_no_digit && text.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'_')
-}
-
 fn source(node: &Node, problems: &mut Problems) -> Option<Source> {
     let object = Object::open(node, &schema::SOURCE, problems)?;
     let (env, file) = (object.node("env"), object.node("file"));
@@ -346,7 +349,7 @@ fn scope<'n>(node: &'n Node, problems: &mut Problems) -> Option<ScopeWritten<'n>
     let object = Object::open(node, &schema::SCOPE, problems)?;
     let schemes = [("https", Scheme::Https), ("http", Scheme::Http)];
     let host = object.needed("host", problems).and_then(|node| nonempty(node, problems));
-    let port = object.node("port").map(|node| u16::try_from(whole(node, 1..=u64::from(u16::MAX), "a port", problems)?).ok());
+    let port = object.node("port").map(|node| port(node, problems));
     let paths = object.node("paths").map(|node| paths(node, problems)).unwrap_or_default();
     let scheme = object.node("scheme").and_then(|node| word(node, &schemes, problems).map(|value| Said { value, at: node.at }));
     let port = match port {
@@ -420,13 +423,14 @@ fn annotations(node: &Node, problems: &mut Problems) -> Option<ToolAnnotations> 
 }
 
 fn recipe<'n>(object: &Object<'n>, problems: &mut Problems) -> Option<RecipeWritten<'n>> {
-    let (http_node, exec_node) = (object.node("http"), object.node("exec"));
-    if http_node.is_some() == exec_node.is_some() && !object.has_later("ssh") {
-        problems.add(object.at, format!("expected exactly one of {}", listed(&["http", "exec"])));
+    let keys = ["http", "exec", "ssh"];
+    if keys.into_iter().filter(|key| object.node(key).is_some()).count() != 1 {
+        problems.add(object.at, format!("expected exactly one of {}", listed(&keys)));
     }
-    let http = http_node.and_then(|node| http(node, problems)).map(RecipeWritten::Http);
-    let exec = exec_node.and_then(|node| exec(node, problems)).map(RecipeWritten::Exec);
-    http.or(exec)
+    let http = object.node("http").and_then(|node| http(node, problems)).map(RecipeWritten::Http);
+    let exec = object.node("exec").and_then(|node| exec(node, problems)).map(RecipeWritten::Exec);
+    let ssh = object.member("ssh").and_then(|member| ssh(member, problems)).map(RecipeWritten::Ssh);
+    http.or(exec).or(ssh)
 }
 
 fn http<'n>(node: &'n Node, problems: &mut Problems) -> Option<HttpWritten<'n>> {
@@ -456,8 +460,7 @@ fn body<'n>(node: &'n Node, problems: &mut Problems) -> Option<BodyWritten<'n>> 
 fn exec<'n>(node: &'n Node, problems: &mut Problems) -> Option<ExecWritten<'n>> {
     let object = Object::open(node, &schema::EXEC, problems)?;
     let argv = object.needed("argv", problems).and_then(|node| argv(node, problems));
-    let mut env = object.node("env").map(|node| pairs(node, problems)).unwrap_or_default();
-    env.retain(|(name, _)| variable(*name, problems));
+    let env = object.node("env").map(|node| environment(node, problems)).unwrap_or_default();
     let cwd = object.node("cwd").and_then(|node| absolute_path(node, problems));
     let timeout = object.node("timeout_s").and_then(|node| seconds(node, problems));
     Some(ExecWritten { node, argv: argv?, env, cwd, timeout })
@@ -470,6 +473,12 @@ fn argv<'n>(node: &'n Node, problems: &mut Problems) -> Option<Vec<Said<&'n str>
         return None;
     }
     all(nodes, |node| text(node, problems))
+}
+
+fn environment<'n>(node: &'n Node, problems: &mut Problems) -> Vec<(Said<&'n str>, &'n str)> {
+    let mut env = pairs(node, problems);
+    env.retain(|(name, _)| variable(*name, problems));
+    env
 }
 
 /// Names that begin with `TIDEGATE_` are the mark by which strays of a call are found.

@@ -26,17 +26,17 @@ fn a_tool_has_a_name_a_description_and_one_recipe() {
         &[
             "1:11: /tools/0: missing key \"name\"",
             "1:11: /tools/0: missing key \"description\"",
-            "1:11: /tools/0: expected exactly one of \"http\", \"exec\"",
+            "1:11: /tools/0: expected exactly one of \"http\", \"exec\", \"ssh\"",
         ],
     );
     check_errors(
         &tool(r#""http":{"url":"https://a.example/"},"exec":{"argv":["sh"]}"#),
-        &["1:11: /tools/0: expected exactly one of \"http\", \"exec\""],
+        &["1:11: /tools/0: expected exactly one of \"http\", \"exec\", \"ssh\""],
     );
     check_errors(
         r#"{"tools":[{"name":"t","description":"","http":{},"exec":{}}]}"#,
         &[
-            "1:11: /tools/0: expected exactly one of \"http\", \"exec\"",
+            "1:11: /tools/0: expected exactly one of \"http\", \"exec\", \"ssh\"",
             "1:37: /tools/0/description: expected a string that is not empty, got \"\"",
             "1:47: /tools/0/http: missing key \"url\"",
             "1:57: /tools/0/exec: missing key \"argv\"",
@@ -188,7 +188,7 @@ fn the_environment_of_a_child_is_said_by_name() {
     );
     check_errors(
         &tool(r#""allow_dash":true,"http":{"url":"https://a.example/"}"#),
-        &["1:54: /tools/0/allow_dash: \"allow_dash\" is for \"exec\" only"],
+        &["1:54: /tools/0/allow_dash: \"allow_dash\" is for \"exec\" and \"ssh\" only"],
     );
 }
 
@@ -242,7 +242,10 @@ fn credentials_exist() {
         &text.replacen('{', r#"{"credentials":{"j":{"from":{"env":"K"}}},"#, 1),
         &["1:130: /tools/0/http/credential: no credential \"k\", expected one of \"j\""],
     );
-    check_warnings(r#"{"credentials":{"j":{"from":{"env":"K"}}}}"#, &["1:17: /credentials/j: no tool uses this credential"]);
+    check_warnings(
+        r#"{"credentials":{"j":{"from":{"env":"K"}}}}"#,
+        &["1:17: /credentials/j: no tool and no host uses this credential"],
+    );
 }
 
 #[test]

@@ -1,6 +1,7 @@
 //! Whole configurations: what loads and what it means, what does not and every line that says why.
 
 mod meant;
+mod remote;
 mod written;
 
 use std::ffi::OsString;
@@ -70,7 +71,17 @@ pub(super) const FULL: &str = r#"{
   "credentials": {
     "github":  {"from": {"env": "GITHUB_TOKEN"}, "as": {"bearer": {}}, "for": [{"host": "api.github.com", "paths": ["/repos/"]}]},
     "web_key": {"from": {"file": "/etc/tidegate/web.key"}, "as": {"header": {"name": "X-Api-Key", "prefix": "Key "}},
-                "for": [{"host": "localhost", "port": 8080, "scheme": "http"}]}
+                "for": [{"host": "localhost", "port": 8080, "scheme": "http"}]},
+    "word":    {"from": {"env": "WORD"}}
+  },
+  "hosts": {
+    "web1": {"address": "10.0.0.5", "port": 2222, "user": "deploy",
+             "auth": {"key": "web_key", "passphrase": "word", "certificate": "/dev/null"},
+             "host_key": "strict", "known_hosts": "/dev/null", "tie": "none",
+             "fingerprints": ["SHA256:47DEQpj8HBSa+/TImW+5JCeuQeRkm5NMpJWZG3hSuFU"]},
+    "web2": {"address": "[2001:DB8:0::1]", "user": "ops", "auth": {"agent": {"identity": "/dev/null"}},
+             "host_key": "accept-new", "known_hosts": "/no/such/file", "tie": "stdin"},
+    "web3": {"address": "Web3.Example.com", "user": "DOM\\root", "auth": {"password": "word"}, "known_hosts": "/dev/null"}
   },
   "tools": [
     {"name": "list_issues", "title": "Issues", "description": "Open issues of a repository",
@@ -86,13 +97,28 @@ pub(super) const FULL: &str = r#"{
     {"name": "form", "description": "Form", "http": {"method": "POST", "url": "https://example.com/", "body": {"form": {"a": "b"}}}},
     {"name": "disk", "description": "Disk use", "allow_dash": true,
      "input": {"type": "object", "properties": {"path": {"type": "string"}}},
-     "exec": {"argv": ["sh", "{path}"], "env": {"LANG": "C", "EXTRA": "1"}, "cwd": "/tmp", "timeout_s": 10}}
+     "exec": {"argv": ["sh", "{path}"], "env": {"LANG": "C", "EXTRA": "1"}, "cwd": "/tmp", "timeout_s": 10}},
+    {"name": "restart", "description": "Restart", "allow_dash": true,
+     "input": {"type": "object", "properties": {"unit": {"type": "string"}, "note": {"type": "string"}}, "required": ["note"]},
+     "ssh": {"host": "web1", "argv": ["sudo", "systemctl", "restart", "{unit}"], "env": {"A": "it's"}, "cwd": "/srv/my app",
+             "stdin": "{note}\n", "timeout_s": 5}},
+    {"name": "up2", "description": "Up", "ssh": {"host": "web2", "argv": ["uptime"]}},
+    {"name": "up3", "description": "Up", "ssh": {"host": "web3", "argv": ["uptime"]}}
   ]
 }"#;
 
+/// `FULL` as far as this build carries it out: without the feature `ssh`, without its SSH tools, which stand last.
+fn full() -> String {
+    if cfg!(feature = "ssh") {
+        return FULL.to_owned();
+    }
+    let (rest, _) = FULL.split_once(",\n    {\"name\": \"restart\"").unwrap();
+    format!("{rest}\n  ]\n}}")
+}
+
 #[test]
 fn every_key_means_what_it_says() {
-    let config = check_ok(FULL);
+    let config = check_ok(&full());
     assert_eq!(config.source, Some("c.json".into()));
     assert_eq!(config.session, SessionRules { on_malformed: OnMalformed::Continue, grace: Duration::from_millis(500) });
     let limits = Limits {
@@ -112,17 +138,21 @@ fn every_key_means_what_it_says() {
     let sources = [
         ("github".to_owned(), Source::Env("GITHUB_TOKEN".to_owned())),
         ("web_key".to_owned(), Source::File("/etc/tidegate/web.key".into())),
+        ("word".to_owned(), Source::Env("WORD".to_owned())),
     ];
     assert_eq!(config.credentials, sources);
-    assert_eq!(config.warnings, Vec::<String>::new());
+    let unused = if cfg!(feature = "ssh") { 0 } else { 3 };
+    assert_eq!(config.warnings.len(), unused, "{:?}", config.warnings);
+    assert!(config.warnings.iter().all(|warning| warning.ends_with("no tool uses this host")), "{:?}", config.warnings);
     let names: Vec<&str> = config.tools.iter().map(|(tool, _)| tool.name.as_str()).collect();
-    assert_eq!(names, ["list_issues", "save", "note", "form", "disk"]);
+    let all = ["list_issues", "save", "note", "form", "disk", "restart", "up2", "up3"];
+    assert_eq!(names, all[..all.len() - unused]);
 }
 
 #[test]
 fn tools_carry_their_terms() {
-    let config = check_ok(FULL);
-    let [(issues, issue_rule), (_, save_rule), _, _, (_, disk_rule)] = &config.tools[..] else { panic!() };
+    let config = check_ok(&full());
+    let [(issues, issue_rule), (_, save_rule), _, _, (_, disk_rule), ..] = &config.tools[..] else { panic!() };
     assert_eq!((issues.title.as_deref(), issues.description.as_str()), (Some("Issues"), "Open issues of a repository"));
     let hints =
         ToolAnnotations { read_only: Some(true), destructive: Some(false), idempotent: Some(true), open_world: Some(true) };
@@ -161,7 +191,7 @@ fn action(config: &Config, name: &str, arguments: &str) -> Action {
 
 #[test]
 fn recipes_fill_as_configured() {
-    let config = check_ok(FULL);
+    let config = check_ok(&full());
     let Action::Http(issues) = action(&config, "list_issues", r#"{"repo":"a/b","page":2}"#) else { panic!() };
     assert_eq!(
         (issues.method.as_str(), issues.url().as_str()),
@@ -192,7 +222,12 @@ fn an_empty_object_is_every_default() {
         assert_eq!(config.log, LogRules { level: log::LevelFilter::Info, format: Format::Text, file: None });
         assert_eq!(config.journal.sync, SyncMode::All);
         assert_eq!(config.state_dir, Path::new("/var/lib/tidegate"));
-        assert!(config.networks.ranges.is_empty() && config.credentials.is_empty() && config.tools.is_empty());
+        assert!(
+            config.networks.ranges.is_empty()
+                && config.credentials.is_empty()
+                && config.hosts.is_empty()
+                && config.tools.is_empty()
+        );
         assert_eq!(config.warnings, Vec::<String>::new());
     }
 }
@@ -248,36 +283,41 @@ const DESIGN: &str = r#"{
 #[test]
 fn the_example_of_the_design_lacks_only_what_is_to_come() {
     let lacking = |key: &str| format!("\"{key}\" is not supported by this version");
-    check_errors(
-        DESIGN,
-        &[
-            &format!("5:30: /journal/keep_days: {}", lacking("keep_days")),
-            &format!("6:3: /approvals: {}", lacking("approvals")),
-            &format!("12:3: /hosts: {}", lacking("hosts")),
-            &format!("19:80: /tools/1/confirm: \"confirm\": {}", lacking("ask")),
-            &format!("21:6: /tools/1/ssh: {}", lacking("ssh")),
-            &format!("24:3: /builtin: {}", lacking("builtin")),
-            &format!("26:3: /servers: {}", lacking("servers")),
-        ],
-    );
+    let mut expected = vec![
+        format!("5:30: /journal/keep_days: {}", lacking("keep_days")),
+        format!("6:3: /approvals: {}", lacking("approvals")),
+        format!("19:80: /tools/1/confirm: \"confirm\": {}", lacking("ask")),
+        format!("24:3: /builtin: {}", lacking("builtin")),
+        format!("26:3: /servers: {}", lacking("servers")),
+    ];
+    if !cfg!(feature = "ssh") {
+        expected.insert(3, "21:6: /tools/1/ssh: this build has no SSH (feature ssh)".to_owned());
+    }
+    check_errors(DESIGN, &expected.iter().map(String::as_str).collect::<Vec<_>>());
 }
 
 #[test]
+#[cfg(feature = "ssh")]
 fn the_example_of_the_design_loads_without_it() {
     let mut value: serde_json::Value = serde_json::from_str(DESIGN).unwrap();
     let top = value.as_object_mut().unwrap();
-    for later in ["approvals", "hosts", "builtin", "servers"] {
+    for later in ["approvals", "builtin", "servers"] {
         top.remove(later).unwrap();
     }
     top["journal"].as_object_mut().unwrap().remove("keep_days").unwrap();
-    top["tools"].as_array_mut().unwrap().remove(1);
+    top["tools"][1].as_object_mut().unwrap().remove("confirm").unwrap();
     let config = check_ok(&format!("{value:#}"));
     assert_eq!(config.limits, Limits::default());
     let names: Vec<&str> = config.tools.iter().map(|(tool, _)| tool.name.as_str()).collect();
-    assert_eq!(names, ["list_issues", "disk"]);
-    assert_eq!(config.tools[1].1.timeout, Duration::from_secs(10));
-    assert_eq!(config.warnings.len(), 1, "{:?}", config.warnings);
-    assert!(config.warnings[0].ends_with("/credentials/web_key: no tool uses this credential"), "{:?}", config.warnings);
+    assert_eq!(names, ["list_issues", "restart", "disk"]);
+    assert_eq!(config.tools[2].1.timeout, Duration::from_secs(10));
+    let Action::Ssh(restart) = action(&config, "restart", r#"{"unit":"app"}"#) else { panic!() };
+    assert_eq!((restart.host.as_str(), restart.command_line().as_str()), ("web1", "exec sudo systemctl restart app"));
+    assert_eq!(config.tools[1].1.host.as_ref(), config.hosts.first());
+    let known = Path::new("/etc/tidegate/known_hosts");
+    assert_eq!((config.hosts.len(), config.hosts[0].known_hosts.as_path()), (1, known));
+    let missing = config.warnings.iter().filter(|line| line.ends_with("every host key will be refused")).count();
+    assert_eq!((config.warnings.len(), missing), (missing, usize::from(!known.exists())), "{:?}", config.warnings);
 }
 
 #[test]
