@@ -18,15 +18,20 @@ check: deps fmt clippy doc test ## formatting, lints, documentation, tests (the 
 help: ## this list
 	@sed -n 's/^\([a-z]*\):[^#]*## /\1\t/p' Makefile | expand -t 12
 
-deps: ## what build and tests need: C compiler, Python with venv, OpenSSL's tool, pinned crates and Python clients
+deps: ## what build and tests need: C compiler, OpenSSL, OpenSSH, Python with venv, pinned crates and Python clients
 	@set -e; missing=; \
 	command -v cc >/dev/null || missing="$$missing gcc libc6-dev"; \
 	$(PYTHON) -c 'import ensurepip, venv' 2>/dev/null || missing="$$missing python3 python3-venv"; \
 	command -v openssl >/dev/null || missing="$$missing openssl"; \
+	command -v pkg-config >/dev/null || missing="$$missing pkg-config"; \
+	pkg-config --exists openssl 2>/dev/null || missing="$$missing libssl-dev"; \
+	test -x /usr/sbin/sshd || missing="$$missing openssh-server"; \
+	command -v ssh >/dev/null || missing="$$missing openssh-client"; \
+	command -v bash >/dev/null || missing="$$missing bash"; \
 	test -x /bin/kill || missing="$$missing procps"; \
 	if [ -n "$$missing" ]; then \
 	  if ! command -v apt-get >/dev/null; then \
-	    echo "deps: no apt-get here; please install a C compiler, openssl, kill and Python 3.11 or later with venv" >&2; exit 1; fi; \
+	    echo "deps: no apt-get here; please install a C compiler, pkg-config, OpenSSL with its headers, OpenSSH, kill and Python 3.11 or later with venv" >&2; exit 1; fi; \
 	  if [ "$$(id -u)" = 0 ]; then as_root=; \
 	  elif command -v sudo >/dev/null; then as_root=sudo; \
 	  else echo "deps: needs root or sudo for: apt-get install$$missing" >&2; exit 1; fi; \

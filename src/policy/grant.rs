@@ -99,7 +99,8 @@ impl Grant {
     pub fn place(&self) -> String {
         match self {
             Grant::Http(grant) => grant.terms.target.clone(),
-            Grant::Exec(grant) => format!("exec {}", grant.action.argv.first().map_or("", String::as_str)),
+            Grant::Exec(grant) => format!("exec {}", program(&grant.action.argv)),
+            Grant::Ssh(grant) => format!("ssh {} {}", grant.action.host, program(&grant.action.argv)),
         }
     }
 
@@ -111,4 +112,9 @@ impl Grant {
             Grant::Ssh(grant) => grant.action.record(),
         }
     }
+}
+
+/// A literal of the configuration, whatever the arguments are.
+fn program(argv: &[String]) -> &str {
+    argv.first().map_or("", String::as_str)
 }
