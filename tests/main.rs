@@ -25,6 +25,7 @@ mod schema_suite;
 mod shared;
 mod shell;
 mod smoke;
+mod ssh;
 mod tidy;
 mod tls;
 mod transcripts;

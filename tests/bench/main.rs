@@ -2,12 +2,17 @@
 //! to do nothing). `cargo bench` runs all, `cargo bench -- pipe` one. Figures, no verdicts.
 #![allow(clippy::unwrap_used, clippy::print_stdout, clippy::disallowed_methods, reason = "a bench talks to a person")]
 
+#[cfg(feature = "ssh")]
+mod ssh;
+
 use std::io::{BufRead, BufReader, Write};
 use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
 use std::time::{Duration, Instant};
 
 const META: &str =
     r#""_meta":{"io.modelcontextprotocol/protocolVersion":"2026-07-28","io.modelcontextprotocol/clientCapabilities":{}}"#;
+
+const TOOLS: &str = r#""tools": [{"name": "true", "description": "Does nothing", "exec": {"argv": ["/bin/true"]}}]"#;
 
 struct Gateway {
     child: Child,
@@ -17,15 +22,15 @@ struct Gateway {
 }
 
 impl Gateway {
-    fn start() -> Gateway {
+    /// Starts one with these members in its configuration beside `state_dir`.
+    fn start(config: &str) -> Gateway {
         let folder = std::env::temp_dir().join(format!("tidegate-bench-{}", std::process::id()));
         std::fs::create_dir_all(&folder).unwrap();
-        let config = folder.join("config.json");
-        let tools = r#"[{"name": "true", "description": "Does nothing", "exec": {"argv": ["/bin/true"]}}]"#;
-        std::fs::write(&config, format!(r#"{{"state_dir": "{}", "tools": {tools}}}"#, folder.display())).unwrap();
+        let path = folder.join("config.json");
+        std::fs::write(&path, format!(r#"{{"state_dir": "{}", {config}}}"#, folder.display())).unwrap();
         let mut child = Command::new(env!("CARGO_BIN_EXE_tidegate"))
             .args(["serve", "--config"])
-            .arg(&config)
+            .arg(&path)
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
             .stderr(Stdio::null())
@@ -35,10 +40,15 @@ impl Gateway {
         Gateway { child, stdin, stdout, folder }
     }
 
-    fn ask(&mut self, line: &str) -> usize {
+    fn ask(&mut self, line: &str) {
+        self.answer(line);
+    }
+
+    fn answer(&mut self, line: &str) -> String {
         self.stdin.write_all(line.as_bytes()).unwrap();
         let mut answer = String::new();
-        self.stdout.read_line(&mut answer).unwrap()
+        self.stdout.read_line(&mut answer).unwrap();
+        answer
     }
 
     fn proc(&self, file: &str) -> String {
@@ -77,7 +87,7 @@ fn cold() {
     let (mut first, mut ends) = (Vec::new(), Vec::new());
     for _ in 0..30 {
         let start = Instant::now();
-        let mut gateway = Gateway::start();
+        let mut gateway = Gateway::start(TOOLS);
         gateway.ask(&discover(1));
         first.push(start.elapsed());
         ends.push(gateway.end());
@@ -87,7 +97,7 @@ fn cold() {
 }
 
 fn pipe() {
-    let mut gateway = Gateway::start();
+    let mut gateway = Gateway::start(TOOLS);
     show(
         "pipe: ping",
         timed(5000, |id| {
@@ -133,7 +143,7 @@ fn pipe() {
 }
 
 fn idle() {
-    let mut gateway = Gateway::start();
+    let mut gateway = Gateway::start(TOOLS);
     gateway.ask(&discover(1));
     let cpu = |gateway: &Gateway| {
         let stat = gateway.proc("stat");
@@ -168,7 +178,13 @@ fn idle() {
 
 fn main() {
     let wanted: Vec<String> = std::env::args().skip(1).filter(|argument| !argument.starts_with('-')).collect();
-    let benches: [(&str, fn()); 3] = [("cold", cold), ("pipe", pipe), ("idle", idle)];
+    let benches: &[(&str, fn())] = &[
+        ("cold", cold),
+        ("pipe", pipe),
+        ("idle", idle),
+        #[cfg(feature = "ssh")]
+        ("ssh", ssh::run),
+    ];
     for (name, bench) in benches {
         if wanted.is_empty() || wanted.iter().any(|wanted| wanted == name) {
             bench();

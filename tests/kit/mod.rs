@@ -9,6 +9,7 @@ pub mod memory;
 pub mod peer;
 pub mod process;
 pub mod schema;
+pub mod sshd;
 pub mod tap;
 
 use std::time::Duration;
