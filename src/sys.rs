@@ -4,10 +4,16 @@
 //! repeated. Nothing here knows what a descriptor is for.
 #![expect(unsafe_code, reason = "the one home of libc calls; each block says why it is sound")]
 
+#[cfg(feature = "ssh")]
+pub mod ssh;
+
 use std::fs::File;
 use std::io::{self, IoSlice};
 use std::net::{SocketAddr, TcpStream};
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd, RawFd};
+use std::os::unix::ffi::OsStrExt;
+use std::os::unix::net::UnixStream;
+use std::path::Path;
 use std::sync::atomic::{AtomicI32, Ordering};
 use std::time::Duration;
 
@@ -170,6 +176,26 @@ pub fn connect_start(address: SocketAddr) -> io::Result<TcpStream> {
         Err(error) if error.raw_os_error() == Some(libc::EINPROGRESS) => Ok(stream),
         Err(error) => Err(error),
     }
+}
+
+/// Connects to the Unix socket at `path` without waiting: one whose queue is full fails with `WouldBlock`. Non-blocking,
+/// close-on-exec.
+pub fn connect_unix(path: &Path) -> io::Result<UnixStream> {
+    // SAFETY: a zeroed sockaddr_un is valid: an empty, terminated path.
+    let mut raw: libc::sockaddr_un = unsafe { std::mem::zeroed() };
+    raw.sun_family = libc::AF_UNIX as libc::sa_family_t;
+    let bytes = path.as_os_str().as_bytes();
+    if bytes.is_empty() || bytes.len() >= raw.sun_path.len() || bytes.contains(&0) {
+        return Err(io::Error::new(io::ErrorKind::InvalidInput, "no path of a Unix socket"));
+    }
+    raw.sun_path.iter_mut().zip(bytes).for_each(|(to, from)| *to = *from as libc::c_char);
+    // SAFETY: socket takes no pointers.
+    let fd = checked(unsafe { libc::socket(libc::AF_UNIX, libc::SOCK_STREAM | libc::SOCK_NONBLOCK | libc::SOCK_CLOEXEC, 0) })?;
+    // SAFETY: the descriptor was just made and belongs to nobody else.
+    let stream = UnixStream::from(unsafe { OwnedFd::from_raw_fd(fd) });
+    // SAFETY: `raw` is a live sockaddr_un of the size given.
+    checked(unsafe { libc::connect(fd, std::ptr::from_ref(&raw).cast(), size_of_val(&raw) as libc::socklen_t) })?;
+    Ok(stream)
 }
 
 /// SO_LINGER with zero: closing the socket resets the connection, and what was not yet sent never leaves.

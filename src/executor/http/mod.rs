@@ -3,8 +3,6 @@
 //! Every wait ends by the cancel or the deadline. Redirects are shown, never followed; proxies of the environment are never
 //! used; a connection serves one call. Whoever is told `executed: no` can rely on it: not one byte of the request had left.
 
-pub mod address;
-pub mod resolve;
 mod failure;
 mod request;
 mod transport;
@@ -20,33 +18,38 @@ use ureq::http::Response;
 use crate::action::http::{HttpAction, Scheme};
 use crate::cancel::CancelToken;
 use crate::executor::CallCtx;
-use crate::executor::http::resolve::{Lookup, Resolver, Unresolved, system_lookup};
+use crate::executor::dial::Dialler;
 use crate::executor::http::transport::Exchange;
 use crate::executor::http::trust::Trust;
+use crate::executor::resolve::{Lookup, system_lookup};
 use crate::limits::CHUNK_BYTES;
 use crate::outcome::http::{Ending, Head, Shown};
-use crate::outcome::result::{Code, Ended, Executed, Failure, Outcome};
+use crate::outcome::result::{Ended, Executed, Failure, Outcome};
 use crate::policy::grant::Authorized;
 use crate::policy::rules::Networks;
 use crate::secret::Secret;
 
 /// Sends HTTP requests. One for the whole gateway; shared by the workers.
 pub struct HttpExecutor {
-    networks: Networks,
-    resolver: Resolver,
+    dialler: Arc<Dialler>,
     trust: Trust,
 }
 
 impl HttpExecutor {
     /// An executor that dials public addresses and those that `networks` opens, and looks names up with the C library.
     pub fn new(networks: Networks) -> Self {
-        HttpExecutor { networks, resolver: Resolver::new(system_lookup()), trust: Trust::default() }
+        HttpExecutor { dialler: Arc::new(Dialler::new(networks, system_lookup())), trust: Trust::default() }
     }
 
     /// The same with another lookup.
     pub fn with_lookup(mut self, lookup: Lookup) -> Self {
-        self.resolver = Resolver::new(lookup);
+        self.dialler = Arc::new(self.dialler.with_lookup(lookup));
         self
+    }
+
+    /// What it dials with, for others to share: the lookup threads are counted in it.
+    pub fn dialler(&self) -> Arc<Dialler> {
+        Arc::clone(&self.dialler)
     }
 
     /// The same with the certificate authorities of a PEM file instead of the system's.
@@ -87,40 +90,9 @@ impl HttpExecutor {
 
     /// Looks the host up and judges every address of the answer.
     fn exchange(&self, action: &HttpAction, ctx: &CallCtx<'_>) -> Result<Exchange, Failure> {
-        let HttpAction { host, port, .. } = action;
-        let addresses = self.resolver.resolve(host, *port, ctx.token, ctx.deadline).map_err(|why| unresolved(&why, host))?;
-        for address in &addresses {
-            address::verdict(address.ip(), host, &self.networks).map_err(|blocked| {
-                let message = format!(
-                    "the address of {host} may not be dialled: {blocked}; `networks` in the configuration can open its range"
-                );
-                Failure::new(Code::BlockedTarget, Executed::No, message)
-            })?;
-        }
-        if ctx.token.is_cancelled() {
-            return Err(Failure::cancelled(Executed::No, None));
-        }
+        let addresses = self.dialler.addresses(&action.host, action.port, ctx.token, ctx.deadline)?;
         Ok(Exchange::new(ctx.token, ctx.deadline, action.scheme, addresses))
     }
-}
-
-fn unresolved(why: &Unresolved, host: &str) -> Failure {
-    let (code, message) = match why {
-        Unresolved::Cancelled => return Failure::cancelled(Executed::No, None),
-        Unresolved::TimedOut => (
-            Code::TimedOut,
-            format!(
-                "the call's time ran out while resolving {host}; the name service does not answer, or `timeout_s` is too short"
-            ),
-        ),
-        Unresolved::Busy => {
-            (Code::Busy, format!("{host} was not looked up: every lookup thread waits for the name service; try again later"))
-        }
-        Unresolved::Failed(reason) => {
-            (Code::UnknownHost, format!("{host} could not be resolved: {reason}; check the host of the tool's URL"))
-        }
-    };
-    Failure::new(code, Executed::No, message)
 }
 
 fn head(response: &Response<Body>) -> Head {

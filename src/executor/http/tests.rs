@@ -12,6 +12,7 @@ use serde_json::{Value, json};
 use super::*;
 use crate::action::http::HttpBody;
 use crate::cancel::Why;
+use crate::outcome::result::Code;
 use crate::policy::grant::Terms;
 use crate::policy::rules::{CredentialRule, Network, Placement};
 use crate::secret::Redactor;

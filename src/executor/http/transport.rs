@@ -22,13 +22,10 @@ use ureq::{Agent, Error};
 
 use crate::action::http::Scheme;
 use crate::cancel::CancelToken;
+use crate::executor::dial::{self, Undialled};
 use crate::limits::HTTP_HEADER_BYTES;
 use crate::sys::{self, Poll};
 
-/// The most one address may take to connect: a SYN and two retransmissions, and a black hole still leaves time for the next.
-const CONNECT: Duration = Duration::from_secs(10);
-/// Addresses tried; ureq keeps as many.
-const ADDRESSES: usize = 16;
 /// More than the header limit, so that a header block over it is told apart from a full buffer.
 const INPUT_BYTES: usize = HTTP_HEADER_BYTES + (4 << 10);
 /// One write of a request; also bounds its longest line, the request line included.
@@ -107,8 +104,7 @@ impl fmt::Display for GaveUp {
 impl std::error::Error for GaveUp {}
 
 impl Exchange {
-    pub(super) fn new(token: &CancelToken, deadline: Instant, scheme: Scheme, mut addresses: Vec<SocketAddr>) -> Self {
-        addresses.truncate(ADDRESSES);
+    pub(super) fn new(token: &CancelToken, deadline: Instant, scheme: Scheme, addresses: Vec<SocketAddr>) -> Self {
         let tls = scheme == Scheme::Https;
         let progress = Progress { phase: Phase::Connecting, sent: false, ended: false, reset: false, fault: None };
         Exchange { token: token.clone(), deadline, tls, addresses, progress: Mutex::new(progress) }
@@ -154,37 +150,13 @@ impl Exchange {
     }
 
     fn connect(&self) -> Result<TcpStream, Error> {
-        let mut reasons = Vec::new();
-        for (index, address) in self.addresses.iter().enumerate() {
-            let others = u32::try_from(self.addresses.len() - index).unwrap_or(u32::MAX);
-            let share = CONNECT.min(self.remaining()? / others);
-            match self.connect_to(*address, Instant::now() + share)? {
-                Ok(stream) => return Ok(stream),
-                Err(error) => reasons.push(format!("{address}: {error}")),
-            }
-        }
-        let more = reasons.len().saturating_sub(3);
-        reasons.truncate(3);
-        let more = if more > 0 { format!("; and {more} more") } else { String::new() };
-        Err(self.give_up(Fault::Unreachable(reasons.join("; ") + &more)))
-    }
-
-    /// The inner error concerns this address alone.
-    fn connect_to(&self, address: SocketAddr, until: Instant) -> Result<io::Result<TcpStream>, Error> {
-        let begin = Instant::now();
-        let stream = match sys::connect_start(address) {
-            Ok(stream) => stream,
-            Err(error) => return Ok(Err(error)),
-        };
-        while !self.wait(Poll::writable(stream.as_fd()), until.saturating_duration_since(Instant::now()))? {
-            if Instant::now() >= until {
-                let waited = until.duration_since(begin).as_millis();
-                return Ok(Err(io::Error::other(format!("no answer within {waited} ms"))));
-            }
-        }
-        Ok(match stream.take_error() {
-            Ok(None) => stream.set_nodelay(true).map(|()| stream),
-            Ok(Some(error)) | Err(error) => Err(error),
+        dial::connect(&self.addresses, &self.token, self.deadline).map_err(|why| {
+            self.give_up(match why {
+                Undialled::Cancelled => Fault::Cancelled,
+                Undialled::TimedOut => Fault::TimedOut,
+                Undialled::Unreachable(reasons) => Fault::Unreachable(reasons),
+                Undialled::Broken(reason) => Fault::Broken(reason),
+            })
         })
     }
 }
@@ -393,22 +365,5 @@ mod tests {
         assert!(!config.tls_config().disable_verification());
         assert_eq!(config.max_response_header_size(), HTTP_HEADER_BYTES);
         assert_eq!(config.max_idle_connections(), 0);
-    }
-
-    #[test]
-    fn every_address_gets_its_share_and_a_refusal_is_told() {
-        let refused = |_: usize| std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
-        let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
-        let good = listener.local_addr().unwrap();
-        let token = CancelToken::new().unwrap();
-        let deadline = Instant::now() + Duration::from_secs(60);
-
-        let exchange = Exchange::new(&token, deadline, Scheme::Http, vec![refused(0), good]);
-        assert_eq!(exchange.connect().unwrap().peer_addr().unwrap(), good);
-
-        let exchange = Exchange::new(&token, deadline, Scheme::Http, (0..5).map(refused).collect());
-        exchange.connect().unwrap_err();
-        let Some(Fault::Unreachable(reasons)) = exchange.progress().fault else { panic!("{:?}", exchange.progress()) };
-        assert!(reasons.contains("refused") && reasons.ends_with("; and 2 more"), "{reasons}");
     }
 }
