@@ -3,7 +3,7 @@
 use std::fs::File;
 use std::io;
 use std::os::unix::fs::OpenOptionsExt;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use crossbeam_channel::bounded;
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM, SIGUSR1};
@@ -14,9 +14,8 @@ use crate::cli::{EXIT_CONFIG, EXIT_INTERNAL, EXIT_IO, complain};
 use crate::clock::Clock;
 use crate::config::Config;
 use crate::config::file::{Found, find};
-use crate::executor::Hands;
-use crate::executor::http::HttpExecutor;
 use crate::executor::recorder::Recorder;
+use crate::executor::{Executors, Hands};
 use crate::gateway::assemble::assemble;
 use crate::gateway::shared::Event;
 use crate::wire::log::Operator;
@@ -93,7 +92,8 @@ fn open_to_append(path: &Path) -> io::Result<File> {
 
 fn hands(options: &ServeOptions, config: &Config) -> io::Result<Hands> {
     if !options.dry_run {
-        return Ok(Hands::Real(HttpExecutor::new(config.networks.clone())));
+        let agent = std::env::var_os("SSH_AUTH_SOCK").filter(|socket| !socket.is_empty()).map(PathBuf::from);
+        return Ok(Hands::Real(Executors::new(config.networks.clone(), agent)));
     }
     Ok(Hands::Recorder(Recorder::new(options.record.as_deref().map(open_to_append).transpose()?)))
 }

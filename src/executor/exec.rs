@@ -170,7 +170,7 @@ impl Work {
                 self.stderr.read_last(&mut self.buffer);
                 Finish::Stopped(timed_out(terms, end))
             }
-            Phase::Running | Phase::Draining { .. } => Finish::Itself(end.status.ok_or_else(status_lost)?),
+            Phase::Running | Phase::Draining { .. } => Finish::Itself(end.status.ok_or_else(status_lost)?.into()),
         };
         let notes = match finish {
             Finish::Itself(_) => leftovers(still_open, end),

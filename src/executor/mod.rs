@@ -4,18 +4,26 @@
 //! budget sink. Nothing upstream of `policy` reaches this module.
 
 pub mod credential;
+pub mod address;
+pub mod resolve;
+pub mod dial;
 pub mod http;
 pub mod exec;
+#[cfg(feature = "ssh")]
+pub mod ssh;
 pub mod recorder;
 
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Instant;
 
+use crate::action::ssh::SshAction;
 use crate::cancel::CancelToken;
 use crate::executor::http::HttpExecutor;
 use crate::executor::recorder::Recorder;
 use crate::outcome::result::{Code, Executed, Failure, Outcome};
-use crate::policy::grant::Grant;
+use crate::policy::grant::{Authorized, Grant};
+use crate::policy::rules::Networks;
 use crate::secret::{Redactor, Secret};
 
 /// What a running call is given beside its grant.
@@ -29,7 +37,7 @@ pub struct CallCtx<'a> {
 }
 
 /// Credential values handed out for one call; each absent if the grant names none.
-#[derive(Default)]
+#[derive(Clone, Default)]
 pub struct Handed {
     /// What the action is carried out with: a request's token, a private key, a password.
     pub main: Option<Arc<Secret>>,
@@ -40,19 +48,66 @@ pub struct Handed {
 /// What carries actions out.
 pub enum Hands {
     /// The world.
-    Real(HttpExecutor),
+    Real(Executors),
     /// A record of what would be done (`serve --dry-run`).
     Recorder(Recorder),
 }
 
+/// One executor a kind of action, shared by the workers.
+pub struct Executors {
+    http: HttpExecutor,
+    #[cfg(feature = "ssh")]
+    ssh: ssh::SshExecutor,
+}
+
+impl Executors {
+    /// Executors that dial public addresses and those that `networks` opens. `agent`: the socket of the SSH agent, if there is one.
+    pub fn new(networks: Networks, agent: Option<PathBuf>) -> Self {
+        let http = HttpExecutor::new(networks);
+        #[cfg(not(feature = "ssh"))]
+        drop(agent);
+        Executors {
+            #[cfg(feature = "ssh")]
+            ssh: ssh::SshExecutor::new(http.dialler(), agent),
+            http,
+        }
+    }
+
+    #[cfg(feature = "ssh")]
+    fn run_remote(&self, grant: Authorized<SshAction>, handed: &Handed, ctx: &CallCtx<'_>) -> Outcome {
+        let Some(host) = grant.terms().host.clone() else {
+            return Failure::new(Code::Internal, Executed::No, "the grant of a remote command names no host").into();
+        };
+        self.ssh.run(grant, &host, handed.clone(), ctx)
+    }
+
+    #[cfg(not(feature = "ssh"))]
+    fn run_remote(&self, _grant: Authorized<SshAction>, _handed: &Handed, _ctx: &CallCtx<'_>) -> Outcome {
+        Failure::new(Code::NotConfigured, Executed::No, "this build has no SSH (feature ssh)").into()
+    }
+
+    /// Lets go of what is kept warm between calls. Waits for nobody.
+    fn close(&self) {
+        #[cfg(feature = "ssh")]
+        self.ssh.close();
+    }
+}
+
 impl Hands {
+    /// At the end of the session.
+    pub fn close(&self) {
+        match self {
+            Hands::Real(executors) => executors.close(),
+            Hands::Recorder(_) => {}
+        }
+    }
+
     /// Carries a grant out with the credentials it names.
     pub fn run(&self, grant: Grant, handed: &Handed, ctx: &CallCtx<'_>) -> Outcome {
         match (self, grant) {
-            (Hands::Real(http), Grant::Http(grant)) => http.run(grant, handed.main.as_deref(), ctx),
+            (Hands::Real(executors), Grant::Http(grant)) => executors.http.run(grant, handed.main.as_deref(), ctx),
             (Hands::Real(_), Grant::Exec(grant)) => exec::run(grant, ctx),
-            // JOIN: the SSH executor is called here; it takes `grant`, `handed` and `ctx`.
-            (Hands::Real(_), Grant::Ssh(_)) => Failure::new(Code::NotConfigured, Executed::No, "this build has no SSH").into(),
+            (Hands::Real(executors), Grant::Ssh(grant)) => executors.run_remote(grant, handed, ctx),
             (Hands::Recorder(recorder), grant) => recorder.record(&grant),
         }
     }

@@ -469,6 +469,7 @@ impl Reader {
         self.shared.inflight.close();
         if is_idle {
             self.pool.join();
+            self.shared.world.hands.close();
             self.shared.world.journal.close();
         } else {
             log::error!("{} calls would not end and were let go", self.shared.inflight.len());

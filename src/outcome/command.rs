@@ -18,9 +18,27 @@ const ASK_FOR_LESS: &str = "to see what was left out, ask for less: by arguments
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Finish {
     /// By itself, or by a signal that was not ours.
-    Itself(Status),
+    Itself(Exit),
     /// We ended it; the status that this gave it is not reported as its own.
     Stopped(Failure),
+}
+
+/// What a command that ended by itself left.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Exit {
+    /// Its exit status.
+    Status(i32),
+    /// The name of the signal that ended it, without `SIG`; as the server wrote it for a remote one.
+    Signal(String),
+}
+
+impl From<Status> for Exit {
+    fn from(status: Status) -> Self {
+        match status {
+            Status::Exited(status) => Exit::Status(status),
+            Status::Signalled(number) => Exit::Signal(sys::signal_name(number)),
+        }
+    }
 }
 
 /// A finished command and what is left of its output.
@@ -79,7 +97,7 @@ impl Outcome {
     pub fn command(output: CommandOutput) -> Self {
         let Rendered { text, structured, truncated } = output.fitted();
         let (code, executed, ended) = match &output.finish {
-            Finish::Itself(Status::Exited(0)) => (None, Executed::Yes, None),
+            Finish::Itself(Exit::Status(0)) => (None, Executed::Yes, None),
             Finish::Itself(_) => (Some(Code::TargetError), Executed::Yes, None),
             Finish::Stopped(failure) => (Some(failure.code), failure.executed, failure.ended),
         };
@@ -153,12 +171,11 @@ impl CommandOutput {
 
     fn headline(&self) -> Option<String> {
         let (code, executed, message) = match &self.finish {
-            Finish::Itself(Status::Exited(0)) => return None,
-            Finish::Itself(Status::Exited(status)) => {
+            Finish::Itself(Exit::Status(0)) => return None,
+            Finish::Itself(Exit::Status(status)) => {
                 (Code::TargetError, Executed::Yes, format!("the command exited with status {status}"))
             }
-            Finish::Itself(Status::Signalled(signal)) => {
-                let name = sys::signal_name(*signal);
+            Finish::Itself(Exit::Signal(name)) => {
                 (Code::TargetError, Executed::Yes, format!("the command was ended by signal {name}"))
             }
             Finish::Stopped(failure) => (failure.code, failure.executed, failure.message.clone()),
@@ -168,8 +185,8 @@ impl CommandOutput {
 
     fn structured(&self, stdout: &Capture, stderr: &Capture) -> String {
         let (exit, signal, failure) = match &self.finish {
-            Finish::Itself(Status::Exited(status)) => (Some(*status), None, None),
-            Finish::Itself(Status::Signalled(signal)) => (None, Some(sys::signal_name(*signal)), None),
+            Finish::Itself(Exit::Status(status)) => (Some(*status), None, None),
+            Finish::Itself(Exit::Signal(name)) => (None, Some(name.clone()), None),
             Finish::Stopped(failure) => (None, None, Some(failure.message.as_str())),
         };
         let truncated = stdout.is_cut() || stderr.is_cut();
@@ -261,28 +278,28 @@ mod tests {
     #[test]
     fn what_fits_is_shown_as_it_is() {
         check(
-            Finish::Itself(Status::Exited(0)),
+            Finish::Itself(Exit::Status(0)),
             "a\nb\n",
             "",
             "a\nb\n",
             r#"{"exit":0,"stdout":{"text":"a\nb\n","bytes":4,"truncated":false},"stderr":{"text":"","bytes":0,"truncated":false},"truncated":false}"#,
         );
         check(
-            Finish::Itself(Status::Exited(0)),
+            Finish::Itself(Exit::Status(0)),
             "",
             "",
             "[tidegate: the command exited with status 0 and printed nothing]",
             r#"{"exit":0,"stdout":{"text":"","bytes":0,"truncated":false},"stderr":{"text":"","bytes":0,"truncated":false},"truncated":false}"#,
         );
         check(
-            Finish::Itself(Status::Exited(3)),
+            Finish::Itself(Exit::Status(3)),
             "a",
             "no\n",
             "tidegate: target_error (executed: yes): the command exited with status 3\na\n[stderr]\nno\n",
             r#"{"exit":3,"stdout":{"text":"a","bytes":1,"truncated":false},"stderr":{"text":"no\n","bytes":3,"truncated":false},"truncated":false}"#,
         );
         check(
-            Finish::Itself(Status::Signalled(9)),
+            Finish::Itself(Exit::Signal("KILL".to_owned())),
             "",
             "",
             "tidegate: target_error (executed: yes): the command was ended by signal KILL",
@@ -299,7 +316,7 @@ mod tests {
 
     #[test]
     fn notes_and_undecodable_bytes_are_told_in_both_renderings() {
-        let mut odd = output(Finish::Itself(Status::Exited(0)), b"a\xff", b"", 4096);
+        let mut odd = output(Finish::Itself(Exit::Status(0)), b"a\xff", b"", 4096);
         odd.notes.push("still open".to_owned());
         let outcome = Outcome::command(odd);
         assert_eq!(
@@ -313,7 +330,7 @@ mod tests {
     #[test]
     fn a_cut_is_told_with_counts_and_both_ends() {
         let stdout: String = (0..10_000).map(|line| format!("{line}\n")).collect();
-        let outcome = Outcome::command(output(Finish::Itself(Status::Exited(1)), stdout.as_bytes(), b"boom\n", 4096));
+        let outcome = Outcome::command(output(Finish::Itself(Exit::Status(1)), stdout.as_bytes(), b"boom\n", 4096));
         let value: serde_json::Value = serde_json::from_str(outcome.structured.as_deref().unwrap()).unwrap();
         let left_out = value["stdout"]["left_out"].as_u64().unwrap();
         assert!(outcome.truncated && value["truncated"] == true && value["stdout"]["truncated"] == true);
@@ -331,7 +348,7 @@ mod tests {
     fn each_stream_has_its_share_and_the_rest_of_the_other() {
         let (x, y) = (vec![b'x'; 100_000], vec![b'y'; 100_000]);
         let shares = |stdout: &[u8], stderr: &[u8]| {
-            let outcome = Outcome::command(output(Finish::Itself(Status::Exited(0)), stdout, stderr, 32 << 10));
+            let outcome = Outcome::command(output(Finish::Itself(Exit::Status(0)), stdout, stderr, 32 << 10));
             let value: serde_json::Value = serde_json::from_str(&outcome.structured.unwrap()).unwrap();
             let length = |name: &str| value[name]["text"].as_str().unwrap().len();
             (length("stdout"), length("stderr"))
@@ -373,7 +390,7 @@ mod tests {
             b"\xff",
         ];
         let limits = [CONTENT_BYTES_MIN, CONTENT_BYTES_MIN + 1, 3000, 4096, 10_007, 32 << 10, 250_001, CONTENT_BYTES_MAX];
-        let finishes = [Finish::Itself(Status::Exited(0)), Finish::Itself(Status::Exited(-1)), stopped()];
+        let finishes = [Finish::Itself(Exit::Status(0)), Finish::Itself(Exit::Status(-1)), stopped()];
         let pairs = (0..shapes.len()).flat_map(|first| (0..shapes.len()).map(move |second| (first, second)));
         for (number, content_bytes) in limits.into_iter().enumerate() {
             let [small, large] = [content_bytes / 20, content_bytes * 2];
@@ -391,7 +408,7 @@ mod tests {
 
     #[test]
     fn around_the_limit_nothing_is_cut_before_it_must_be() {
-        for finish in [Finish::Itself(Status::Exited(0)), stopped()] {
+        for finish in [Finish::Itself(Exit::Status(0)), stopped()] {
             let lengths = 100..2000;
             let is_cut = |length: &usize| {
                 let stdout = vec![b'x'; *length];
