@@ -82,7 +82,7 @@ fn a_host_key_is_judged_before_any_secret_is_sent() {
             "",
         ),
         ("other_port", format!("[127.0.0.1]:1 {key}"), "host_key_unknown", ""),
-        ("negated", format!("*,![127.0.0.1]:{} {key}", sshd.port()), "host_key_unknown", ""),
+        ("negated", format!("*,!127.0.0.1,![127.0.0.1]:{} {key}", sshd.port()), "host_key_unknown", ""),
         ("plain", format!("# a comment\nrubbish\n{line}"), "none", ""),
         ("hashed", fs::read_to_string(&hashed).unwrap(), "none", ""),
         ("wildcard", format!("[127.0.0.*]:{} {key}", sshd.port()), "none", ""),

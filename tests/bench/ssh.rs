@@ -29,7 +29,7 @@ impl Sshd {
         let config = folder.join("sshd_config");
         let text = format!(
             "Port {port}\nListenAddress 127.0.0.1\nHostKey {0}/host\nAuthorizedKeysFile {0}/user.pub\nPidFile none\nUsePAM no\n\
-             StrictModes no\nPermitRootLogin yes\n",
+             StrictModes no\nSetEnv HOME={0}\nPermitRootLogin yes\n",
             folder.display()
         );
         fs::write(&config, text).unwrap();

@@ -50,16 +50,18 @@ impl Sshd {
             let port = free_port();
             let config = format!(
                 "Port {port}\nListenAddress 127.0.0.1\nHostKey {0}/host\nAuthorizedKeysFile {0}/authorized_keys\nPidFile none\n\
-                 UsePAM no\nStrictModes no\nPermitRootLogin yes\nPasswordAuthentication no\nLogLevel DEBUG1\n{extra}\n",
+                 UsePAM no\nStrictModes no\nSetEnv HOME={0}\nPermitRootLogin yes\nPasswordAuthentication no\nLogLevel DEBUG1\n{extra}\n",
                 dir.path().display()
             );
             let config = dir.write("sshd_config", config);
             let mut child = Command::new("/usr/sbin/sshd")
-                .args(["-D", "-e", "-f"])
+                .args(["-D", "-f"])
                 .arg(&config)
+                .arg("-E")
+                .arg(dir.join("log"))
                 .stdin(Stdio::null())
                 .stdout(Stdio::null())
-                .stderr(fs::File::create(dir.join("log")).unwrap())
+                .stderr(Stdio::null())
                 .spawn()
                 .expect("sshd is there: make deps");
             let mut is_up = false;
