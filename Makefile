@@ -11,33 +11,42 @@ pins := tests/clients/requirements.txt
 docs := $(DESTDIR)$(PREFIX)/share/doc/tidegate
 
 .NOTPARALLEL:
-.PHONY: check help deps build run test fmt clippy doc bench install uninstall clean
+.PHONY: check help build-deps deps build run test fmt clippy doc bench install uninstall clean
 
 check: deps fmt clippy doc test ## formatting, lints, documentation, tests (the default)
 
 help: ## this list
-	@sed -n 's/^\([a-z]*\):[^#]*## /\1\t/p' Makefile | expand -t 12
+	@sed -n 's/^\([a-z-]*\):[^#]*## /\1\t/p' Makefile | expand -t 12
 
-deps: ## what build and tests need: C compiler, OpenSSL, OpenSSH, Python with venv, pinned crates and Python clients
+# Installs the Debian packages whose words stand in $$missing, or says what is needed.
+define install_missing
+	if [ -n "$$missing" ]; then \
+	  if ! command -v apt-get >/dev/null; then echo "$@: no apt-get here; please install what these Debian packages hold:$$missing" >&2; exit 1; fi; \
+	  if [ "$$(id -u)" = 0 ]; then as_root=; \
+	  elif command -v sudo >/dev/null; then as_root=sudo; \
+	  else echo "$@: needs root or sudo for: apt-get install$$missing" >&2; exit 1; fi; \
+	  $$as_root apt-get update -q; \
+	  $$as_root env DEBIAN_FRONTEND=noninteractive apt-get install -q -y --no-install-recommends $$missing; \
+	fi
+endef
+
+build-deps: ## what the build needs: C compiler, OpenSSL's headers, pinned crates
 	@set -e; missing=; \
 	command -v cc >/dev/null || missing="$$missing gcc libc6-dev"; \
-	$(PYTHON) -c 'import ensurepip, venv' 2>/dev/null || missing="$$missing python3 python3-venv"; \
-	command -v openssl >/dev/null || missing="$$missing openssl"; \
 	command -v pkg-config >/dev/null || missing="$$missing pkg-config"; \
 	pkg-config --exists openssl 2>/dev/null || missing="$$missing libssl-dev"; \
+	$(install_missing)
+	$(CARGO) fetch --locked
+
+deps: build-deps ## what build and tests need: also OpenSSH, OpenSSL's tool, Python with pinned clients
+	@set -e; missing=; \
+	$(PYTHON) -c 'import ensurepip, venv' 2>/dev/null || missing="$$missing python3 python3-venv"; \
+	command -v openssl >/dev/null || missing="$$missing openssl"; \
 	test -x /usr/sbin/sshd || missing="$$missing openssh-server"; \
 	command -v ssh >/dev/null || missing="$$missing openssh-client"; \
 	command -v bash >/dev/null || missing="$$missing bash"; \
 	test -x /bin/kill || missing="$$missing procps"; \
-	if [ -n "$$missing" ]; then \
-	  if ! command -v apt-get >/dev/null; then \
-	    echo "deps: no apt-get here; please install a C compiler, pkg-config, OpenSSL with its headers, OpenSSH, kill and Python 3.11 or later with venv" >&2; exit 1; fi; \
-	  if [ "$$(id -u)" = 0 ]; then as_root=; \
-	  elif command -v sudo >/dev/null; then as_root=sudo; \
-	  else echo "deps: needs root or sudo for: apt-get install$$missing" >&2; exit 1; fi; \
-	  $$as_root apt-get update -q; \
-	  $$as_root env DEBIAN_FRONTEND=noninteractive apt-get install -q -y --no-install-recommends $$missing; \
-	fi; \
+	$(install_missing); \
 	$(PYTHON) -c 'import sys; sys.exit("deps: Python 3.11 or later is needed, this is " + sys.version if sys.version_info < (3, 11) else 0)'; \
 	wanted=$$({ $(PYTHON) --version; cat $(pins); } | sha256sum); \
 	if [ "$$(cat .venv/stamp 2>/dev/null)" != "$$wanted" ] || ! .venv/bin/python -c '' 2>/dev/null; then \
@@ -47,9 +56,8 @@ deps: ## what build and tests need: C compiler, OpenSSL, OpenSSH, Python with ve
 	  .venv/bin/python -m pip --disable-pip-version-check check; \
 	  printf '%s\n' "$$wanted" >.venv/stamp; \
 	fi
-	$(CARGO) fetch --locked
 
-build: ## the release binary
+build: build-deps ## the release binary
 	$(CARGO) build --release --locked
 
 run: build ## the guided tour, on loopback only
