@@ -294,11 +294,17 @@ pub fn group_of(pid: i32) -> io::Result<i32> {
 }
 
 /// Undoes what a launcher may have left behind: an ignored SIGCHLD, with which the kernel reaps our children before we see how
-/// they ended, and blocked signals, with which nobody could ask us to end. For the first thread, before it starts others.
+/// they ended, and blocked signals, with which nobody could ask us to end. SIGXFSZ, sent to whoever writes past the file size
+/// limit, gets a handler that does nothing: such a write fails instead of ending the process. It is not ignored, because
+/// children would inherit that. For the first thread, before it starts others.
 pub fn reset_signals() {
-    // SAFETY: SIG_DFL is no function of ours; `none` is a live set, made empty before it is used.
+    extern "C" fn nothing(_signal: c_int) {}
+    let nothing: extern "C" fn(c_int) = nothing;
+    // SAFETY: SIG_DFL is no function of ours, `nothing` has nothing to do with anything; `none` is a live set, made empty
+    // before it is used.
     unsafe {
         libc::signal(libc::SIGCHLD, libc::SIG_DFL);
+        libc::signal(libc::SIGXFSZ, nothing as libc::sighandler_t);
         let mut none: libc::sigset_t = std::mem::zeroed();
         libc::sigemptyset(&mut none);
         libc::pthread_sigmask(libc::SIG_SETMASK, &none, std::ptr::null_mut());
