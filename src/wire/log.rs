@@ -51,8 +51,18 @@ impl Shared {
     }
 }
 
-/// Starts the sink. `is_merged`: stderr is the protocol stream, so nothing may be written to it.
+/// Starts the sink. `is_merged`: stderr is the protocol stream, so nothing may be written to it. Fails without room for a
+/// descriptor or a thread, and has then said so itself: nobody else could.
 pub fn start(noise: PipeReader, stderr: Output, is_merged: bool) -> io::Result<Operator> {
+    let stderr = Arc::new(stderr);
+    start_drain(noise, stderr.clone(), is_merged).inspect_err(|error| {
+        if !is_merged {
+            let _ = stderr.write(&[IoSlice::new(format!("tidegate: stderr cannot be used: {error}\n").as_bytes())]);
+        }
+    })
+}
+
+fn start_drain(noise: PipeReader, stderr: Arc<Output>, is_merged: bool) -> io::Result<Operator> {
     let shared = Arc::new(Shared {
         redactor: Mutex::new(Arc::new(Redactor::none())),
         dropped: AtomicU64::new(0),
@@ -81,7 +91,7 @@ impl Operator {
 
 struct Drain {
     noise: PipeReader,
-    stderr: Output,
+    stderr: Arc<Output>,
     shared: Arc<Shared>,
     line: Vec<u8>,
     cut: u64,
@@ -194,19 +204,26 @@ pub fn init(level: log::LevelFilter, format: Format, file: Option<std::fs::File>
         }
     });
     match file {
-        Some(file) => builder.target(env_logger::Target::Pipe(Box::new(Both(file)))),
+        Some(file) => builder.target(env_logger::Target::Pipe(Box::new(Both { file, is_failing: false }))),
         None => builder.target(env_logger::Target::Stderr),
     };
     // A second initialisation (tests) keeps the first.
     let _ = builder.try_init();
 }
 
-/// Writes to stderr and to the log file; a full disk silences neither.
-struct Both(std::fs::File);
+/// Writes to stderr and to the log file; a full disk does not silence the first, and is told there once.
+struct Both {
+    file: std::fs::File,
+    is_failing: bool,
+}
 
 impl io::Write for Both {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        let _ = self.0.write_all(bytes);
+        let result = self.file.write_all(bytes);
+        if let (Err(error), false) = (&result, self.is_failing) {
+            operator_line(&format!("tidegate: the log file cannot be written: {error}"));
+        }
+        self.is_failing = result.is_err();
         io::stderr().lock().write_all(bytes)?;
         Ok(bytes.len())
     }

@@ -129,19 +129,47 @@ pub struct Taken {
     pub is_merged: bool,
 }
 
-/// Takes the three descriptors. Call first of all in a command that speaks the protocol, once.
-pub fn take() -> io::Result<Taken> {
+/// Why the descriptors could not be taken.
+#[derive(Debug)]
+pub struct NotTaken {
+    /// What the system said.
+    pub error: io::Error,
+    /// Whether descriptor 2 is the real stderr again, with room for a last line; false if that could be the protocol stream.
+    pub may_tell: bool,
+}
+
+/// Takes the three descriptors. Call first of all in a command that speaks the protocol, once. Fails without room for
+/// descriptors.
+pub fn take() -> Result<Taken, NotTaken> {
+    // What cannot be taken is still in its place.
+    let (in_place, err_in_place) = (io::stdout(), io::stderr());
+    let stdout = sys::take_stdout().map_err(|error| not_taken(error, in_place.as_fd(), err_in_place.as_fd()))?;
+    let stderr = sys::take_stderr().map_err(|error| not_taken(error, stdout.as_fd(), err_in_place.as_fd()))?;
+    replace(stdout.as_fd(), stderr.as_fd()).map_err(|error| not_taken(error, stdout.as_fd(), stderr.as_fd()))
+}
+
+fn replace(stdout: BorrowedFd<'_>, stderr: BorrowedFd<'_>) -> io::Result<Taken> {
+    let is_merged = is_same(stdout, stderr)?;
     let stdin = io::stdin().as_fd().try_clone_to_owned()?;
-    let stdout = sys::take_stdout()?;
-    let stderr = sys::take_stderr()?;
-    let same = sys::identity(stdout.as_fd())? == sys::identity(stderr.as_fd())?;
-    let is_merged = same && !stdout.is_terminal() && !is_null(stdout.as_fd());
+    let (stdout, stderr) = (stdout.try_clone_to_owned()?, stderr.try_clone_to_owned()?);
     let (noise, writer) = io::pipe()?;
     sys::redirect(sys::null_device()?.as_fd(), StandardFd::Stdin)?;
     sys::redirect(writer.as_fd(), StandardFd::Stdout)?;
     sys::redirect(writer.as_fd(), StandardFd::Stderr)?;
     sys::close_on_exec_above_2();
     Ok(Taken { input: Input::new(stdin)?, output: Output::new(stdout)?, noise, stderr: Output::new(stderr)?, is_merged })
+}
+
+/// Lets descriptor 2 be the real stderr again, if that is not the protocol stream and has room for a line.
+fn not_taken(error: io::Error, stdout: BorrowedFd<'_>, stderr: BorrowedFd<'_>) -> NotTaken {
+    let is_free = is_same(stdout, stderr).is_ok_and(|same| !same) && is_ready(Poll::writable(stderr)).unwrap_or(false);
+    NotTaken { error, may_tell: is_free && sys::redirect(stderr, StandardFd::Stderr).is_ok() }
+}
+
+/// Whether stderr is the protocol stream.
+fn is_same(stdout: BorrowedFd<'_>, stderr: BorrowedFd<'_>) -> io::Result<bool> {
+    let same = sys::identity(stdout)? == sys::identity(stderr)?;
+    Ok(same && !stdout.is_terminal() && !is_null(stdout))
 }
 
 fn is_null(fd: BorrowedFd<'_>) -> bool {
