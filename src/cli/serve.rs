@@ -2,6 +2,7 @@
 
 use std::fs::File;
 use std::io;
+use std::os::fd::{AsFd, BorrowedFd};
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 
@@ -18,6 +19,7 @@ use crate::executor::recorder::Recorder;
 use crate::executor::{Executors, Hands};
 use crate::gateway::assemble::assemble;
 use crate::gateway::shared::Event;
+use crate::sys::Kind;
 use crate::wire::log::Operator;
 use crate::wire::stdio::{self, Input, Output};
 use crate::{sys, thread, wire};
@@ -27,8 +29,10 @@ pub fn run(options: &ServeOptions) -> u8 {
     sys::reset_signals();
     let taken = match stdio::take() {
         Ok(taken) => taken,
-        Err(error) => {
-            complain(&format!("stdin, stdout and stderr cannot be used: {error}"));
+        Err(stdio::NotTaken { error, may_tell }) => {
+            if may_tell {
+                complain(&format!("stdin, stdout and stderr cannot be used: {error}"));
+            }
             return EXIT_IO;
         }
     };
@@ -52,7 +56,8 @@ fn serve(options: &ServeOptions, input: Input, output: Output, operator: &Operat
             return EXIT_CONFIG;
         }
     };
-    let log_file = match config.log.file.as_deref().map(open_to_append).transpose() {
+    let protocol = [input.fd(), output.fd()];
+    let log_file = match config.log.file.as_deref().map(|path| open_to_append(path, protocol)).transpose() {
         Ok(file) => file,
         Err(error) => {
             complain(&format!("the log file cannot be opened: {error}"));
@@ -60,7 +65,7 @@ fn serve(options: &ServeOptions, input: Input, output: Output, operator: &Operat
         }
     };
     wire::log::init(config.log.level, config.log.format, log_file, Clock::System);
-    let hands = match hands(options, &config) {
+    let hands = match hands(options, &config, protocol) {
         Ok(hands) => hands,
         Err(error) => {
             complain(&format!("the record of the dry run cannot be opened: {error}"));
@@ -86,16 +91,26 @@ fn load(explicit: Option<&Path>) -> Result<Config, String> {
     }
 }
 
-fn open_to_append(path: &Path) -> io::Result<File> {
-    File::options().append(true).create(true).mode(0o600).open(path)
+/// Opens a file beside the protocol stream, never that stream under another name. A FIFO that nobody reads fails here, and a
+/// full one where it is written: neither makes anybody wait.
+fn open_to_append(path: &Path, protocol: [BorrowedFd<'_>; 2]) -> io::Result<File> {
+    let flags = sys::OPEN_NONBLOCKING;
+    let file = File::options().append(true).create(true).mode(0o600).custom_flags(flags).open(path)?;
+    let its = sys::identity(file.as_fd())?;
+    // Terminals and the null device are shared by whoever likes.
+    if its.kind != Kind::Device && protocol.iter().any(|fd| sys::identity(*fd).is_ok_and(|identity| identity == its)) {
+        return Err(io::Error::other("it is stdin or stdout itself, where nothing but the protocol may be"));
+    }
+    Ok(file)
 }
 
-fn hands(options: &ServeOptions, config: &Config) -> io::Result<Hands> {
+fn hands(options: &ServeOptions, config: &Config, protocol: [BorrowedFd<'_>; 2]) -> io::Result<Hands> {
     if !options.dry_run {
         let agent = std::env::var_os("SSH_AUTH_SOCK").filter(|socket| !socket.is_empty()).map(PathBuf::from);
         return Ok(Hands::Real(Executors::new(config.networks.clone(), agent)));
     }
-    Ok(Hands::Recorder(Recorder::new(options.record.as_deref().map(open_to_append).transpose()?)))
+    let record = options.record.as_deref().map(|path| open_to_append(path, protocol)).transpose()?;
+    Ok(Hands::Recorder(Recorder::new(record)))
 }
 
 /// Runs the loop on a thread of its own, while this one waits for signals.
