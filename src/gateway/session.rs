@@ -96,8 +96,21 @@ impl Drop for WriterTold {
     }
 }
 
+/// Dropped before the threads that a loop owns are joined: one that never ran, or that panicked, has told none of them to end.
+struct Release(Arc<Shared>);
+
+impl Drop for Release {
+    fn drop(&mut self) {
+        drop(self.0.inflight.take_queued());
+        self.0.inflight.kill_running();
+        self.0.inflight.close();
+        self.0.outbox.give_up();
+    }
+}
+
 /// The loop's own state.
 pub struct Reader {
+    _release: Release,
     shared: Arc<Shared>,
     input: Input,
     output: Arc<Output>,
@@ -131,6 +144,7 @@ impl Reader {
         Ok(Reader {
             lines: Lines::new(shared.limits.line_in_bytes),
             pool: Pool::new(shared.limits.workers),
+            _release: Release(shared.clone()),
             shared,
             input,
             output,
