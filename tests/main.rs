@@ -19,6 +19,7 @@ mod json_suite;
 mod mcp_schema;
 mod pipeline;
 mod purity;
+mod quirks;
 mod readme;
 mod remote;
 mod scarce;

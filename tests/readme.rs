@@ -8,6 +8,7 @@ use tidegate::config::Config;
 use tidegate::outcome::result::Code;
 
 use crate::kit::dir::Dir;
+use crate::kit::gateway::Gateway;
 
 fn readme() -> String {
     std::fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join("README.md")).unwrap()
@@ -71,10 +72,34 @@ fn its_lists_are_complete() {
     for code in Code::ALL {
         assert!(text.contains(code.as_str()), "{code}");
     }
+    let help = Command::new(env!("CARGO_BIN_EXE_tidegate")).arg("--help").output().unwrap();
+    let help = String::from_utf8(help.stdout).unwrap();
     for exit in
         ["0 clean end", "1 the command's own no", "2 usage", "65 malformed", "70 internal", "74 I/O", "78 configuration"]
     {
-        assert!(text.contains(exit), "{exit}");
+        assert!(text.contains(exit) && help.contains(exit), "{exit}");
     }
     assert!(text.lines().count() <= 150);
+}
+
+/// "Forgiven on the wire" names two things; their neighbours end the session.
+#[test]
+fn it_forgives_what_it_says_and_nothing_else() {
+    const PING: &str = r#"{"jsonrpc":"2.0","id":1,"method":"ping"}"#;
+    let ended = |before: &str, after: &str| {
+        let gateway = Gateway::new().says("no configuration").says_anything();
+        let mut gateway =
+            if before.is_empty() && after.bytes().all(|byte| b" \t\r\n".contains(&byte)) { gateway } else { gateway.exit(65) }
+                .start();
+        gateway.send_raw(format!("{before}{PING}{after}\n").as_bytes());
+        let reply = gateway.next();
+        assert!(gateway.end().rest.is_empty(), "{before:?} and {after:?} are answered once");
+        reply.get("result").is_some()
+    };
+    assert!(ended("", "") && ended("", "\r") && ended("", "\n \t\r\n\n\r"));
+    for (before, after) in
+        [("\u{feff}", ""), ("\u{a0}", ""), ("", "\u{b}"), ("", "\0"), ("", ","), ("\u{1e}", ""), ("data: ", "")]
+    {
+        assert!(!ended(before, after), "forgiven: {before:?} before and {after:?} behind");
+    }
 }

@@ -2,11 +2,13 @@
 //! protocol lines or nothing, also when it cannot start, and its stderr says what the operator has to know.
 
 use std::io::{Read, Write};
-use std::os::unix::fs::MetadataExt;
+use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::PathBuf;
 use std::process::{Command, Output, Stdio};
 
 use serde_json::{Value, json};
+
+use tidegate::sys::OPEN_NONBLOCKING;
 
 use crate::kit::gateway::{Gateway, Running};
 use crate::kit::installed::{installed, preload_object};
@@ -303,6 +305,7 @@ fn a_full_log_file_is_told_once_and_costs_nothing() {
     let gateway = gateway().tools(SAY).set("log", json!({"file": "/dev/full"}));
     let gateway = gateway.says("the log file cannot be written: No space left on device").says("SIGHUP").says("SIGHUP");
     let mut gateway = gateway.start();
+    gateway.probe();
     for id in 0..2 {
         gateway.signal("HUP");
         until("the operator is told", || gateway.stderr().matches("SIGHUP").count() == id + 1);
@@ -375,14 +378,18 @@ fn noise_at_the_first_failure_and_after_idling_stays_off_the_protocol_r003() {
     let reply = gateway.ask(&modern_call(2, "fetch", "{}"));
     assert_eq!(reply["result"]["_meta"]["tidegate/outcome"]["code"], "connect_failed", "{reply}");
     gateway.probe();
-    std::fs::write(&fifo, "noise: later\n").unwrap();
+    let mut later = None;
+    until("somebody waits for the noise", || {
+        later = std::fs::File::options().write(true).custom_flags(OPEN_NONBLOCKING).open(&fifo).ok();
+        later.is_some()
+    });
+    later.unwrap().write_all(b"noise: later\n").unwrap();
     until("the noise came", || gateway.stderr().matches("noise: later").count() == 2);
     said(&mut gateway, 3);
     let stderr = gateway.end().stderr;
     assert!(stderr.contains("noise: connect\n"), "{stderr}");
 }
 
-/// A terminal is stdin, stdout and stderr at once and blocks whoever reads or writes it.
 #[test]
 fn sockets_and_files_are_as_good_as_pipes() {
     let mut gateway = gateway().tools(SAY);
