@@ -86,7 +86,7 @@ fn check_command(era: Era, script: &str) {
 }
 
 #[test]
-fn a_running_command_is_ended_with_all_it_started_r046_r049() {
+fn a_running_command_is_ended_with_all_it_started_r046_r049_r057() {
     for era in Era::BOTH {
         check_command(era, MILD);
         check_command(era, STUBBORN);

@@ -135,7 +135,7 @@ fn a_signal_cuts_the_grace_short() {
 }
 
 #[test]
-fn a_command_that_ignores_term_is_killed() {
+fn a_command_that_ignores_term_is_killed_r057() {
     const TERM_TO_KILL: Duration = Duration::from_millis(500);
     let took = within(TERM_TO_KILL + SLACK, || end_of(stubborn, 4, |gateway| gateway.signal("TERM")));
     assert!(took >= TERM_TO_KILL, "killed after {took:?}");

@@ -317,7 +317,7 @@ mod tests {
     }
 
     #[test]
-    fn both_pipes_are_drained_while_the_child_runs() {
+    fn both_pipes_are_drained_while_the_child_runs_r045() {
         let script = r#"head -c 300000 /dev/zero | tr "\0" x; head -c 300000 /dev/zero | tr "\0" y >&2"#;
         let outcome = run_plain(&["sh", "-c", script]);
         let value = structured(&outcome);
@@ -330,7 +330,7 @@ mod tests {
     }
 
     #[test]
-    fn a_flood_is_counted_in_bounded_memory() {
+    fn a_flood_is_counted_in_bounded_memory_r073() {
         let before = peak_kib();
         let outcome = run_plain(&["head", "-c", "100000000", "/dev/zero"]);
         assert_eq!((outcome.code, outcome.bytes, outcome.truncated), (None, 100_000_000, true));
@@ -405,7 +405,7 @@ mod tests {
     }
 
     #[test]
-    fn a_background_process_that_holds_the_pipe_is_not_waited_for() {
+    fn a_background_process_that_holds_the_pipe_is_not_waited_for_r059() {
         check_left_running(r#"sleep 300 & echo $! > "$1"; echo started"#);
         check_left_running(r#"setsid sleep 300 & echo $! > "$1"; echo started"#);
     }

@@ -101,7 +101,7 @@ mod tests {
     }
 
     #[test]
-    fn a_cancelled_subscription_is_owed_nothing_s115_s103() {
+    fn a_cancelled_subscription_is_owed_nothing_s115_s103_r094() {
         let mut table = Subscriptions::new();
         table.insert(listen("1", true)).unwrap();
         table.tools_changed();

@@ -328,7 +328,7 @@ mod tests {
     }
 
     #[test]
-    fn a_cut_is_told_with_counts_and_both_ends() {
+    fn a_cut_is_told_with_counts_and_both_ends_r073() {
         let stdout: String = (0..10_000).map(|line| format!("{line}\n")).collect();
         let outcome = Outcome::command(output(Finish::Itself(Exit::Status(1)), stdout.as_bytes(), b"boom\n", 4096));
         let value: serde_json::Value = serde_json::from_str(outcome.structured.as_deref().unwrap()).unwrap();

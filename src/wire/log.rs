@@ -264,7 +264,7 @@ mod tests {
     }
 
     #[test]
-    fn lines_are_bounded_escaped_and_whole() {
+    fn lines_are_bounded_escaped_and_whole_r071() {
         check_line(b"plain\nsecond\n", "plain\nsecond\n");
         check_line(b"no line feed", "no line feed\n");
         check_line(b"\x1b[2Jcleared\x07\xc2\x9b\r\n", "\\u001b[2Jcleared\\u0007\\u009b\\u000d\n");

@@ -3,7 +3,7 @@
 use super::*;
 
 #[test]
-fn tool_names_are_plain_unique_and_not_ours() {
+fn tool_names_are_plain_unique_and_not_ours_r081() {
     let named = |names: &[&str]| {
         let tools: Vec<String> =
             names.iter().map(|name| format!(r#"{{"name":"{name}","description":"d","exec":{{"argv":["sh"]}}}}"#)).collect();
@@ -61,7 +61,7 @@ fn time_outs_stand_beside_or_inside_but_once() {
 }
 
 #[test]
-fn inputs_are_plain_objects_that_clients_take() {
+fn inputs_are_plain_objects_that_clients_take_r082() {
     for (input, line) in [
         (r#"[]"#, "1:49: /tools/0/input: expected an object, got an array"),
         (
