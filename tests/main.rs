@@ -10,6 +10,7 @@
 
 mod kit;
 
+mod attacks;
 mod cancel;
 mod clients;
 mod demo;

@@ -1,0 +1,123 @@
+//! Generated attacks: seeded mutations of valid sessions, and a model that says what must come of each.
+//!
+//! The model shares no code with the project. Exactly the actions it predicts are recorded, exactly the replies it predicts
+//! are on stdout, every line of which fits the published schema, and the session is open or closed as documented.
+//! `TIDEGATE_ATTACKS=10000` runs that many sessions, `TIDEGATE_ATTACKS_SEED=N` only the one of a seed.
+
+mod drive;
+mod json;
+mod model;
+mod mutate;
+mod tools;
+mod verdict;
+
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use crate::kit::dir::Dir;
+use crate::kit::schema::check_stdout;
+use drive::{Memory, run_binary};
+use model::{Mode, Model, Pace};
+use mutate::{Script, script, transcripts};
+use verdict::Seen;
+
+/// Sessions of a short run, and how many of any run go through the real binary.
+const SESSIONS: usize = 600;
+const BINARY_SESSIONS: usize = 60;
+
+fn number(name: &str) -> Option<u64> {
+    std::env::var(name).ok().map(|text| text.parse().unwrap_or_else(|_| panic!("{name}: expected a number, got {text}")))
+}
+
+/// Where seeds begin: fixed in a short run, so that it always says the same; told in a long one.
+fn seeds() -> std::ops::Range<u64> {
+    if let Some(seed) = number("TIDEGATE_ATTACKS_SEED") {
+        return seed..seed + 1;
+    }
+    match number("TIDEGATE_ATTACKS") {
+        None => 1..1 + SESSIONS as u64,
+        Some(count) => {
+            let start = SystemTime::now().duration_since(UNIX_EPOCH).unwrap().as_secs() << 20;
+            eprintln!("attacks: {count} sessions from seed {start}");
+            start..start + count
+        }
+    }
+}
+
+fn check(script: &Script, run: &mut dyn FnMut(&Script, &mut Model) -> Result<Seen, String>) -> Result<usize, String> {
+    let mut model = Model::new(script.mode, script.pace);
+    let seen = run(script, &mut model)?;
+    let recorded = verdict::check(&model, script.mode, &seen).and_then(|count| check_stdout(&seen.stdout).map(|()| count));
+    recorded.map_err(|why| format!("{why}\nstdout: {}\nrecord: {}exit: {}", seen.stdout.escape_ascii(), seen.record, seen.exit))
+}
+
+/// How many actions were recorded in all sessions, and in how many of them any.
+#[derive(Default)]
+struct Tally {
+    sessions: AtomicUsize,
+    active: AtomicUsize,
+}
+
+fn attack(seed: u64, run: &mut dyn FnMut(&Script, &mut Model) -> Result<Seen, String>, lines: &[Vec<String>], tally: &Tally) {
+    let script = script(seed, lines);
+    match check(&script, run) {
+        Ok(recorded) => {
+            tally.sessions.fetch_add(1, Ordering::Relaxed);
+            tally.active.fetch_add(usize::from(recorded > 0), Ordering::Relaxed);
+        }
+        Err(why) => panic!(
+            "TIDEGATE_ATTACKS_SEED={seed}, on_malformed {}, {:?}, {} writes\nsession:\n{}\n{why}",
+            script.mode.name(),
+            script.pace,
+            script.writes.len(),
+            script.bytes().split_inclusive(|byte| *byte == b'\n').map(|line| format!("{}\n", line.escape_ascii())).collect::<String>(),
+        ),
+    }
+}
+
+#[test]
+fn mutated_sessions_do_what_the_model_predicts() {
+    let (seeds, lines, dir, tally) = (seeds(), transcripts(), Dir::new(), Tally::default());
+    std::thread::scope(|scope| {
+        for part in 0..2 {
+            let (seeds, lines, tally, record) = (seeds.clone(), &lines, &tally, dir.join(&format!("record-{part}")));
+            scope.spawn(move || {
+                let mut memory = Memory::new(&record);
+                let mut run = |script: &Script, model: &mut Model| memory.run(script, model);
+                seeds.filter(|seed| seed % 2 == part).for_each(|seed| attack(seed, &mut run, lines, tally));
+            });
+        }
+    });
+    let (sessions, active) = (tally.sessions.into_inner(), tally.active.into_inner());
+    assert_eq!(sessions, usize::try_from(seeds.end - seeds.start).unwrap());
+    assert!(sessions == 1 || active * 10 >= sessions * 3, "only {active} of {sessions} sessions executed anything");
+}
+
+#[test]
+fn mutated_sessions_through_the_real_binary_do_the_same() {
+    let (lines, tally) = (transcripts(), Tally::default());
+    let seeds = seeds().take(BINARY_SESSIONS);
+    seeds.for_each(|seed| attack(seed, &mut run_binary, &lines, &tally));
+}
+
+/// A session with every kind of character and line end, cut in two at every byte.
+#[test]
+fn every_boundary_between_two_writes_is_one_and_the_same_session() {
+    let session = [
+        r#"{"jsonrpc":"2.0","id":"init","method":"initialize","params":{"protocolVersion":"2025-11-25","capabilities":{},"clientInfo":{}}}"#,
+        "",
+        r#"{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"say","arguments":{"text":"\ud83c\udf89 🎉é"}}}"#,
+        "{\"bad\u{2028}\r",
+        r#"{"jsonrpc":"2.0","id":2,"method":"tools/call","params":{"name":"tag","arguments":{"color":"red"}}}"#,
+        r#"{"jsonrpc":"2.0","id":3,"method":"ping"}"#,
+    ];
+    let bytes = session.join("\n").into_bytes();
+    let dir = Dir::new();
+    let mut memory = Memory::new(&dir.join("record"));
+    for at in 0..bytes.len() {
+        let writes = [&bytes[..at], &bytes[at..]].into_iter().filter(|write| !write.is_empty()).map(<[u8]>::to_vec).collect();
+        let script = Script { mode: Mode::Continue, pace: Pace::Answered, writes };
+        let recorded = check(&script, &mut |script, model| memory.run(script, model));
+        assert_eq!(recorded, Ok(2), "cut at {at}");
+    }
+}
