@@ -290,7 +290,7 @@ impl Reader {
     }
 
     fn take_request(&mut self, request: &Request<'_>, line_bytes: usize) {
-        if self.shared.inflight.is_taken(request.id(), &self.shared.outbox) || self.subscriptions.contains(request.id()) {
+        if self.is_in_flight(request.id()) {
             return self.refuse(&Malformed::id_in_flight(request.id()));
         }
         match self.session.request(request) {
@@ -308,6 +308,11 @@ impl Reader {
             Step::Call(call) => self.admit(call, line_bytes),
             Step::Listen(listen) => self.listen(listen),
         }
+    }
+
+    /// Whether a request with this id is still to be answered.
+    fn is_in_flight(&self, id: &Id) -> bool {
+        self.shared.inflight.is_taken(id, &self.shared.outbox) || self.subscriptions.contains(id)
     }
 
     fn answer(&self, origin: &Origin, reply: &Reply) {
@@ -383,7 +388,8 @@ impl Reader {
     fn refuse(&mut self, malformed: &Malformed) {
         self.shared.counters.refusals.add(malformed.kind().name());
         let error = answer::bad_line(malformed.to_error());
-        match malformed.id() {
+        // Under the id of a request that is still to be answered the client would take it for that answer.
+        match malformed.id().filter(|id| !self.is_in_flight(id)) {
             Some(id) => self.answer(&Origin { id: id.clone(), era: Era::Modern }, &Reply::Error(error)),
             None => self.send_unaddressed(&error),
         }
