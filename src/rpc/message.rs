@@ -210,16 +210,14 @@ impl<'a> Envelope<'a> {
     /// dropped, a response keeps its id so that whoever waits for it learns of it.
     fn flawed(self, kind: MalformedKind, message: String) -> Result<Message<'a>, Malformed> {
         let id = self.id.clone();
-        // A method that cannot be decoded is this flaw and no other.
-        let method_is_text = self.method.is_none_or(|raw| !raw.starts_with('"') || strict::string(raw).is_some());
-        if method_is_text {
-            match self.message(Some(kind))? {
-                Message::Request(_) => {}
-                Message::Notification(_) | Message::Ignored(_) => {
-                    return Ok(Message::Ignored(kind));
-                }
-                other @ (Message::Response(_) | Message::Unaddressed(_)) => return Ok(other),
-            }
+        let method_is_text = self.method.is_some_and(|raw| raw.starts_with('"'));
+        match self.message(Some(kind)) {
+            Ok(Message::Request(_)) => {}
+            Ok(Message::Notification(_) | Message::Ignored(_)) => return Ok(Message::Ignored(kind)),
+            Ok(other @ (Message::Response(_) | Message::Unaddressed(_))) => return Ok(other),
+            // A method that cannot be decoded is this flaw and no other.
+            Err(malformed) if malformed.kind == MalformedKind::BadMethod && method_is_text => {}
+            Err(malformed) => return Err(malformed),
         }
         match id {
             Some(id) => Err(Malformed::new(kind, Some(id), message)),

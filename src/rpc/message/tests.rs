@@ -214,6 +214,9 @@ fn half_a_surrogate_pair_is_refused_under_the_id_r021() {
         check_meaning(line, "lone_surrogate -32602 Kept 1");
     }
     check_meaning(r#"{"jsonrpc":"2.0","method":"\ud83d"}"#, "ignored lone_surrogate");
+    // The envelope comes first, for a method that cannot be decoded too.
+    check_meaning(r#"{"jsonrpc":"1.0","id":1,"method":"\ud83d"}"#, "wrong_version -32600 Lost 1");
+    check_meaning(r#"{"jsonrpc":"2.0","id":1,"method":"\ud83d","result":{}}"#, "ambiguous -32600 Lost 1");
     check_meaning(r#"{"jsonrpc":"2.0","method":"x","params":{"a":"\udf89"}}"#, "ignored lone_surrogate");
     check_meaning(r#"{"jsonrpc":"2.0","id":1,"result":{"a":"\ud83d"}}"#, r#"response 1 result {"a":"\ud83d"} lone_surrogate"#);
     check_meaning(r#"{"jsonrpc":"2.0","id":1,"method":"x","params":{"a":"\u0000"}}"#, r#"request 1 x {"a":"\u0000"}"#);
