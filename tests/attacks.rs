@@ -14,6 +14,7 @@ mod verdict;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{SystemTime, UNIX_EPOCH};
 
+use crate::kit::MODERN;
 use crate::kit::dir::Dir;
 use crate::kit::schema::check_stdout;
 use drive::{Memory, run_binary};
@@ -98,6 +99,39 @@ fn mutated_sessions_through_the_real_binary_do_the_same() {
     let (lines, tally) = (transcripts(), Tally::default());
     let seeds = seeds().take(BINARY_SESSIONS);
     seeds.for_each(|seed| attack(seed, &mut run_binary, &lines, &tally));
+}
+
+fn modern(id: &str, method: &str, params: &str) -> String {
+    format!(r#"{{"jsonrpc":"2.0","id":{id},"method":"{method}","params":{{{params},{MODERN}}}}}"#)
+}
+
+/// One write, and a session of which the model knows one course.
+#[track_caller]
+fn check_lines(lines: &[&str], recorded: usize) {
+    let dir = Dir::new();
+    let mut memory = Memory::new(&dir.join("record"));
+    for mode in [Mode::Close, Mode::Continue] {
+        let writes = vec![format!("{}\n", lines.join("\n")).into_bytes()];
+        let script = Script { mode, pace: Pace::Answered, writes };
+        let got = check(&script, &mut |script, model| memory.run(script, model));
+        assert_eq!(got, Ok(recorded), "on_malformed {}", mode.name());
+    }
+}
+
+#[test]
+fn an_error_never_goes_out_under_the_id_of_an_open_request() {
+    let open = modern("1", "subscriptions/listen", r#""notifications":{}"#);
+    for broken in [
+        r#"{"jsonrpc":"1.0","id":1,"method":"ping"}"#,
+        r#"{"jsonrpc":"2.0","id":1}"#,
+        r#"{"jsonrpc":"2.0","id":1,"method":"ping","params":[]}"#,
+        r#"{"jsonrpc":"2.0","id":1,"method":"ping","z":1,"z":1}"#,
+        r#"{"jsonrpc":"2.0","id":1,"method":"ping","z":"\ud83d"}"#,
+        r#"{"jsonrpc":"2.0","id":1,"method":"ping"}"#,
+    ] {
+        check_lines(&[&open, broken], 0);
+    }
+    check_lines(&[&open, r#"{"jsonrpc":"2.0","id":"1","method":"ping","params":[]}"#], 0);
 }
 
 /// A session with every kind of character and line end, cut in two at every byte.

@@ -248,17 +248,21 @@ impl Members<'_> {
         }
         let answer_id = id.clone().filter(|_| !is_response);
         let message = self.message(id.clone()).unwrap_or_else(|| refused(-32600, answer_id.clone()));
-        let is_message = !matches!(message, Line::Refused { code: -32600, .. });
-        if !is_message {
-            return vec![message];
-        }
         let mut lines = Vec::new();
+        if matches!(message, Line::Refused { .. }) {
+            lines.push(message.clone());
+            // Two faults: params that are no object, and a method that cannot be read.
+            if self.is_method_lone() && self.has_version() && self.is_call() {
+                lines.extend(answer_id.map(|id| refused(-32602, Some(id))));
+            }
+            return lines;
+        }
         if read.is_twice || read.is_reserved {
             lines.push(refused(-32600, answer_id.clone()));
         }
         if read.is_lone || read.depth > 64 {
             lines.push(match (message, answer_id) {
-                (Line::Request { .. } | Line::Refused { .. }, Some(id)) => refused(-32602, Some(id)),
+                (Line::Request { .. }, Some(id)) => refused(-32602, Some(id)),
                 _ => Line::Nothing,
             });
         } else if lines.is_empty() {
@@ -267,9 +271,21 @@ impl Members<'_> {
         lines
     }
 
+    fn has_version(&self) -> bool {
+        self.version.first().and_then(|version| version.as_text()) == Some("2.0")
+    }
+
+    fn is_method_lone(&self) -> bool {
+        self.method.first() == Some(&&Json::Text(None))
+    }
+
+    fn is_call(&self) -> bool {
+        self.result.is_empty() && self.error.is_empty()
+    }
+
     /// The message of a sound envelope; `None` where it is none.
     fn message(&self, id: Option<Id>) -> Option<Line> {
-        if self.version.first()?.as_text() != Some("2.0") {
+        if !self.has_version() {
             return None;
         }
         match (self.method.first(), self.result.first(), self.error.first()) {
@@ -281,12 +297,9 @@ impl Members<'_> {
     }
 
     fn call(&self, method: &Json, id: Option<Id>) -> Option<Line> {
-        let method = match method {
-            Json::Text(Some(method)) => method.clone(),
-            // Half a surrogate pair is that fault and no other.
-            Json::Text(None) => String::new(),
-            _ => return None,
-        };
+        let Json::Text(method) = method else { return None };
+        // With half a surrogate pair in it nobody reads the method.
+        let method = method.clone().unwrap_or_default();
         let params = self.params.first().map(|params| (*params).clone());
         let is_fine = params.as_ref().is_none_or(Json::is_object);
         match id {
