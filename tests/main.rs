@@ -17,6 +17,7 @@ mod demo;
 mod ending;
 mod flood;
 mod json_suite;
+mod json_wire;
 mod mcp_schema;
 mod pipeline;
 mod purity;
