@@ -11,7 +11,7 @@ pins := tests/clients/requirements.txt
 docs := $(DESTDIR)$(PREFIX)/share/doc/tidegate
 
 .NOTPARALLEL:
-.PHONY: check help build-deps deps build run test fmt clippy doc bench install uninstall clean
+.PHONY: check help build-deps deps build run test mutants fmt clippy doc bench install uninstall clean
 
 check: deps fmt clippy doc test ## formatting, lints, documentation, tests (the default)
 
@@ -66,6 +66,9 @@ run: build ## the guided tour, on loopback only
 test: deps build ## all tests; those with real clients use an installed release binary
 	$(MAKE) --no-print-directory install PREFIX='$(installed)' DESTDIR=
 	TIDEGATE_INSTALLED='$(installed)/bin/tidegate' $(CARGO) test --locked
+
+mutants: ## takes each check away in turn; the test named for it has to fail (minutes)
+	$(PYTHON) tests/mutants/run
 
 fmt: ## is everything formatted
 	$(CARGO) fmt --check

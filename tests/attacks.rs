@@ -134,6 +134,24 @@ fn an_error_never_goes_out_under_the_id_of_an_open_request() {
     check_lines(&[&open, r#"{"jsonrpc":"2.0","id":"1","method":"ping","params":[]}"#], 0);
 }
 
+#[test]
+fn nothing_behind_the_line_that_closed_is_read() {
+    let call = modern("1", "tools/call", r#""name":"say","arguments":{"text":"a"}"#);
+    let behind = modern("2", "tools/call", r#""name":"say","arguments":{"text":"b"}"#);
+    let ping = r#"{"jsonrpc":"2.0","id":3,"method":"ping"}"#;
+    let dir = Dir::new();
+    let mut memory = Memory::new(&dir.join("record"));
+    for broken in ["{not json}", "[]", r#"{"jsonrpc":"2.0","id":4}"#] {
+        let session = [&call, broken, &behind, ping].map(|line| format!("{line}\n").into_bytes()).concat();
+        // In one write: the line that closes and those behind it are one read.
+        let (first, rest) = session.split_at(call.len() + 1);
+        for (mode, recorded) in [(Mode::Close, 1), (Mode::Continue, 2)] {
+            let script = Script { mode, pace: Pace::Answered, writes: vec![first.to_vec(), rest.to_vec()] };
+            assert_eq!(check(&script, &mut |script, model| memory.run(script, model)), Ok(recorded), "{broken} {mode:?}");
+        }
+    }
+}
+
 /// A session with every kind of character and line end, cut in two at every byte.
 #[test]
 fn every_boundary_between_two_writes_is_one_and_the_same_session() {

@@ -19,6 +19,7 @@ mod flood;
 mod json_suite;
 mod json_wire;
 mod mcp_schema;
+mod perform;
 mod pipeline;
 mod purity;
 mod quirks;
