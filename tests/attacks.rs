@@ -22,9 +22,12 @@ use model::{Mode, Model, Pace};
 use mutate::{Script, script, transcripts};
 use verdict::Seen;
 
-/// Sessions of a short run, and how many of any run go through the real binary.
-const SESSIONS: usize = 600;
-const BINARY_SESSIONS: usize = 60;
+/// Sessions of a short run.
+const SESSIONS: u64 = 600;
+/// Of so many sessions one goes through the real binary.
+const BINARY_SHARE: usize = 10;
+/// As many go through the real binary at most.
+const BINARY_SESSIONS: usize = 100;
 
 fn number(name: &str) -> Option<u64> {
     std::env::var(name).ok().map(|text| text.parse().unwrap_or_else(|_| panic!("{name}: expected a number, got {text}")))
@@ -36,7 +39,7 @@ fn seeds() -> std::ops::Range<u64> {
         return seed..seed + 1;
     }
     match number("TIDEGATE_ATTACKS") {
-        None => 1..1 + SESSIONS as u64,
+        None => 1..1 + SESSIONS,
         Some(count) => {
             let start = SystemTime::now().duration_since(UNIX_EPOCH).unwrap().as_secs() << 20;
             eprintln!("attacks: {count} sessions from seed {start}");
@@ -45,35 +48,65 @@ fn seeds() -> std::ops::Range<u64> {
     }
 }
 
-fn check(script: &Script, run: &mut dyn FnMut(&Script, &mut Model) -> Result<Seen, String>) -> Result<usize, String> {
+type Run<'a> = &'a mut dyn FnMut(&Script, &mut Model) -> Result<Seen, String>;
+
+/// Runs a script: how many actions were recorded, and the model with what it allowed.
+fn run_checked(script: &Script, run: Run<'_>) -> Result<(usize, Model), String> {
     let mut model = Model::new(script.mode, script.pace);
     let seen = run(script, &mut model)?;
     let recorded = verdict::check(&model, script.mode, &seen).and_then(|count| check_stdout(&seen.stdout).map(|()| count));
-    recorded.map_err(|why| format!("{why}\nstdout: {}\nrecord: {}exit: {}", seen.stdout.escape_ascii(), seen.record, seen.exit))
+    let story = |why| format!("{why}\nstdout: {}\nrecord: {}exit: {}", seen.stdout.escape_ascii(), seen.record, seen.exit);
+    recorded.map(|count| (count, model)).map_err(story)
 }
 
-/// How many actions were recorded in all sessions, and in how many of them any.
+fn check(script: &Script, run: Run<'_>) -> Result<usize, String> {
+    run_checked(script, run).map(|(recorded, _)| recorded)
+}
+
+/// What was seen in many sessions.
 #[derive(Default)]
 struct Tally {
     sessions: AtomicUsize,
+    /// Something was recorded.
     active: AtomicUsize,
+    /// The model allowed one course alone.
+    sure: AtomicUsize,
+    /// The model gave up on them.
+    lost: AtomicUsize,
 }
 
-fn attack(seed: u64, run: &mut dyn FnMut(&Script, &mut Model) -> Result<Seen, String>, lines: &[Vec<String>], tally: &Tally) {
-    let script = script(seed, lines);
-    match check(&script, run) {
-        Ok(recorded) => {
-            tally.sessions.fetch_add(1, Ordering::Relaxed);
-            tally.active.fetch_add(usize::from(recorded > 0), Ordering::Relaxed);
-        }
-        Err(why) => panic!(
-            "TIDEGATE_ATTACKS_SEED={seed}, on_malformed {}, {:?}, {} writes\nsession:\n{}\n{why}",
-            script.mode.name(),
-            script.pace,
-            script.writes.len(),
-            script.bytes().split_inclusive(|byte| *byte == b'\n').map(|line| format!("{}\n", line.escape_ascii())).collect::<String>(),
-        ),
+impl Tally {
+    fn attack(&self, seed: u64, run: Run<'_>, lines: &[Vec<String>]) {
+        let script = script(seed, lines);
+        let (recorded, model) = run_checked(&script, run).unwrap_or_else(|why| panic!("{}\n{why}", told(seed, &script)));
+        let add = |count: &AtomicUsize, yes: bool| {
+            count.fetch_add(usize::from(yes), Ordering::Relaxed);
+        };
+        add(&self.sessions, true);
+        add(&self.active, recorded > 0);
+        add(&self.sure, model.courses.len() == 1);
+        add(&self.lost, model.is_lost);
     }
+
+    /// Most of the sessions have to say something.
+    #[track_caller]
+    fn check(self) {
+        let [sessions, active, sure, lost] = [self.sessions, self.active, self.sure, self.lost].map(AtomicUsize::into_inner);
+        eprintln!("attacks: {sessions} sessions, {active} executed something, {sure} had one course, {lost} were not followed");
+        if sessions > 1 {
+            assert!(active * 10 >= sessions * 3, "only {active} of {sessions} sessions executed anything");
+            assert!(sure * 10 >= sessions * 6, "only {sure} of {sessions} sessions had one course");
+            assert!(lost * 100 <= sessions, "{lost} of {sessions} sessions were not followed");
+        }
+    }
+}
+
+/// A session, to be shown and to be run again.
+fn told(seed: u64, script: &Script) -> String {
+    let bytes = script.bytes();
+    let lines = bytes.split_inclusive(|byte| *byte == b'\n').map(|line| format!("{}\n", line.escape_ascii()));
+    let (mode, pace, writes) = (script.mode.name(), script.pace, script.writes.len());
+    format!("TIDEGATE_ATTACKS_SEED={seed}, on_malformed {mode}, {pace:?}, {writes} writes:\n{}", lines.collect::<String>())
 }
 
 #[test]
@@ -85,20 +118,19 @@ fn mutated_sessions_do_what_the_model_predicts() {
             scope.spawn(move || {
                 let mut memory = Memory::new(&record);
                 let mut run = |script: &Script, model: &mut Model| memory.run(script, model);
-                seeds.filter(|seed| seed % 2 == part).for_each(|seed| attack(seed, &mut run, lines, tally));
+                seeds.filter(|seed| seed % 2 == part).for_each(|seed| tally.attack(seed, &mut run, lines));
             });
         }
     });
-    let (sessions, active) = (tally.sessions.into_inner(), tally.active.into_inner());
-    assert_eq!(sessions, usize::try_from(seeds.end - seeds.start).unwrap());
-    assert!(sessions == 1 || active * 10 >= sessions * 3, "only {active} of {sessions} sessions executed anything");
+    tally.check();
 }
 
 #[test]
 fn mutated_sessions_through_the_real_binary_do_the_same() {
     let (lines, tally) = (transcripts(), Tally::default());
-    let seeds = seeds().take(BINARY_SESSIONS);
-    seeds.for_each(|seed| attack(seed, &mut run_binary, &lines, &tally));
+    let seeds = seeds().step_by(BINARY_SHARE).take(BINARY_SESSIONS);
+    seeds.for_each(|seed| tally.attack(seed, &mut run_binary, &lines));
+    tally.check();
 }
 
 fn modern(id: &str, method: &str, params: &str) -> String {

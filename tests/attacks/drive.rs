@@ -85,7 +85,6 @@ impl<W: Wire> Ends<W> {
         }
         Ok(())
     }
-
 }
 
 impl<W> Ends<W> {

@@ -359,7 +359,23 @@ mod tests {
 
     #[test]
     fn the_model_reads_json_strictly() {
-        for text in ["", "{", "01", "1.", "-", "+1", "1e", "nul", "[1,]", "{\"a\":1,}", "{a:1}", "\"\t\"", "\"\\x\"", "1 2", "\u{feff}1"] {
+        for text in [
+            "",
+            "{",
+            "01",
+            "1.",
+            "-",
+            "+1",
+            "1e",
+            "nul",
+            "[1,]",
+            "{\"a\":1,}",
+            "{a:1}",
+            "\"\t\"",
+            "\"\\x\"",
+            "1 2",
+            "\u{feff}1",
+        ] {
             assert!(read(text).is_none(), "{text}");
         }
         let all = r#" {"a":[1,-0.5e+3,true,null,"\u0061\ud83c\udf89\/"],"b":{}} "#;

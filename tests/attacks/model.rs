@@ -111,9 +111,20 @@ const PREFIX: &str = "io.modelcontextprotocol/";
 enum Line {
     /// A blank one, a response, a notification that is not acted on.
     Nothing,
-    Refused { code: i64, id: Option<Id>, is_lost: bool },
-    Request { id: Id, method: String, params: Option<Json> },
-    Notification { method: String, params: Option<Json> },
+    Refused {
+        code: i64,
+        id: Option<Id>,
+        is_lost: bool,
+    },
+    Request {
+        id: Id,
+        method: String,
+        params: Option<Json>,
+    },
+    Notification {
+        method: String,
+        params: Option<Json>,
+    },
 }
 
 fn refused(code: i64, id: Option<Id>) -> Line {
@@ -466,7 +477,8 @@ impl Course {
             "tools/call" => {
                 let empty = Json::Object(Vec::new());
                 let arguments = member("arguments").unwrap_or(&empty);
-                let is_token_fine = meta.and_then(|meta| meta.member("progressToken")).is_none_or(|token| Id::of(token).is_some());
+                let is_token_fine =
+                    meta.and_then(|meta| meta.member("progressToken")).is_none_or(|token| Id::of(token).is_some());
                 match member("name").and_then(Json::as_text).filter(|_| arguments.is_object() && is_token_fine) {
                     None => "error -32602".to_owned(),
                     Some("tidegate_status") => {

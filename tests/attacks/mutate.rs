@@ -94,7 +94,8 @@ fn valid(dice: &mut Dice, transcripts: &[Vec<String>]) -> Vec<Vec<u8>> {
     lines.into_iter().map(String::into_bytes).collect()
 }
 
-const META: &str = r#""_meta":{"io.modelcontextprotocol/protocolVersion":"2026-07-28","io.modelcontextprotocol/clientCapabilities":{}}"#;
+const META: &str =
+    r#""_meta":{"io.modelcontextprotocol/protocolVersion":"2026-07-28","io.modelcontextprotocol/clientCapabilities":{}}"#;
 
 /// A session with both eras in it, mostly calls.
 fn made(dice: &mut Dice) -> Vec<String> {
@@ -124,7 +125,9 @@ fn line(dice: &mut Dice, id: &str, meta: &str) -> String {
         3 => format!(
             r#"{{"jsonrpc":"2.0","id":{id},"method":"subscriptions/listen","params":{{"notifications":{{"toolsListChanged":true}},{META}}}}}"#
         ),
-        4 => format!(r#"{{"jsonrpc":"2.0","method":"notifications/cancelled","params":{{"requestId":{}}}}}"#, 1 + dice.below(6)),
+        4 => {
+            format!(r#"{{"jsonrpc":"2.0","method":"notifications/cancelled","params":{{"requestId":{}}}}}"#, 1 + dice.below(6))
+        }
         _ => {
             let (tool, arguments) = call(dice);
             format!(
@@ -193,7 +196,8 @@ fn mutate_line(dice: &mut Dice, lines: &mut Vec<Vec<u8>>) {
             let id = dice.of(&["1", "2", "3", "\"1\"", "\"2\"", "\"init\""]);
             let head = dice.of(&["\"1.0\"", "2.0", "\"2.0\""]);
             let deep = format!(r#","method":"ping","params":{{"a":{}{}}}"#, "[".repeat(64), "]".repeat(64));
-            let tail = dice.of(&["", r#","method":"ping","params":[]"#, r#","method":"ping","z":"\ud83d""#, r#","method":1"#, &deep]);
+            let tail =
+                dice.of(&["", r#","method":"ping","params":[]"#, r#","method":"ping","z":"\ud83d""#, r#","method":1"#, &deep]);
             lines.insert(at, format!(r#"{{"jsonrpc":{head},"id":{id}{tail}}}"#).into_bytes());
         }
         _ => mutate_json(dice, &mut lines[at]),
@@ -304,21 +308,78 @@ fn other(dice: &mut Dice, value: &Json) -> Json {
             Json::Raw(format!("{}{}{}", open.repeat(levels), value.print(), close.repeat(levels)))
         }
         (1..=4, Json::Number(_)) => raw(dice.of(&[
-            "0", "-0", "-1", "1", "2", "3", "1.0", "2e0", "1.5", "1e400", "12345678901234567890", "18446744073709551616", "0.1",
-            "0.12345678901234567890", "9007199254740993", "1E+2", "01", "- 1", "NaN", "1e-400",
+            "0",
+            "-0",
+            "-1",
+            "1",
+            "2",
+            "3",
+            "1.0",
+            "2e0",
+            "1.5",
+            "1e400",
+            "12345678901234567890",
+            "18446744073709551616",
+            "0.1",
+            "0.12345678901234567890",
+            "9007199254740993",
+            "1E+2",
+            "01",
+            "- 1",
+            "NaN",
+            "1e-400",
         ])),
         (1..=4, Json::Text(_)) => raw(dice.of(&[
-            r#""""#, r#""-n""#, r#""a\u0000b""#, r#""\ud83d""#, r#""\ud83c\udf89""#, r#""\u2028""#, r#""..""#, r#""../x""#,
-            r#""ours/../x""#, r#""ours\\..\\x""#, r#""ours/..;a/x""#, r#""ours//x""#, r#""ours/%2e%2e/x""#, r#""our\u0073/x""#,
-            r#""ours""#, r#""a/b""#, r#""ping""#, r#""tools/call""#, r#""2.0""#, r#""1""#, r#""say""#, r#""SAY""#, r#""red""#,
-            r#""tidegate_status""#, r#""2025-11-25""#, r#""2026-07-28""#, r#""notifications/cancelled""#,
-            r#""ééééééééééééééééééééx""#, "\"a\tb\"", r#""\x""#, "'a'",
+            r#""""#,
+            r#""-n""#,
+            r#""a\u0000b""#,
+            r#""\ud83d""#,
+            r#""\ud83c\udf89""#,
+            r#""\u2028""#,
+            r#""..""#,
+            r#""../x""#,
+            r#""ours/../x""#,
+            r#""ours\\..\\x""#,
+            r#""ours/..;a/x""#,
+            r#""ours//x""#,
+            r#""ours/%2e%2e/x""#,
+            r#""our\u0073/x""#,
+            r#""ours""#,
+            r#""a/b""#,
+            r#""ping""#,
+            r#""tools/call""#,
+            r#""2.0""#,
+            r#""1""#,
+            r#""say""#,
+            r#""SAY""#,
+            r#""red""#,
+            r#""tidegate_status""#,
+            r#""2025-11-25""#,
+            r#""2026-07-28""#,
+            r#""notifications/cancelled""#,
+            r#""ééééééééééééééééééééx""#,
+            "\"a\tb\"",
+            r#""\x""#,
+            "'a'",
         ])),
         (5, Json::Text(Some(text))) => {
             // The same text, written otherwise.
             Json::Raw(format!("\"{}\"", text.chars().map(escaped).collect::<String>()))
         }
-        _ => raw(dice.of(&["null", "true", "false", "0", "7", "1.5", r#""x""#, "[]", "[1]", "{}", r#"{"a":1}"#, r#"{"a":1,"\u0061":2}"#])),
+        _ => raw(dice.of(&[
+            "null",
+            "true",
+            "false",
+            "0",
+            "7",
+            "1.5",
+            r#""x""#,
+            "[]",
+            "[1]",
+            "{}",
+            r#"{"a":1}"#,
+            r#"{"a":1,"\u0061":2}"#,
+        ])),
     }
 }
 

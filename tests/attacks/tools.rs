@@ -85,7 +85,8 @@ fn is_closed(arguments: &Json, names: &[&str]) -> bool {
 
 fn say(arguments: &Json) -> Option<Action> {
     let text = arguments.member("text")?.as_text()?;
-    let is_fine = is_closed(arguments, &["text"]) && text.chars().count() <= 20 && !text.starts_with('-') && !text.contains('\0');
+    let is_fine =
+        is_closed(arguments, &["text"]) && text.chars().count() <= 20 && !text.starts_with('-') && !text.contains('\0');
     is_fine.then(|| Action::Exec { tool: "say", argv: vec!["echo".to_owned(), text.to_owned()] })
 }
 

@@ -151,8 +151,10 @@ fn check_unaddressed(expected: &[(i64, NullId)], seen: &[(i64, NullId)]) -> Resu
 
 /// Each call was answered before the next one was sent: the record has their order.
 fn check_order(calls: &[Call], records: &[&Json]) -> Result<(), String> {
-    let actions: Vec<_> = calls.iter().filter_map(|call| if let Want::Action(action) = &call.want { Some(action) } else { None }).collect();
-    let is_same = actions.len() == records.len() && actions.iter().zip(records).all(|(action, record)| action.is_recorded_as(record));
+    let actions: Vec<_> =
+        calls.iter().filter_map(|call| if let Want::Action(action) = &call.want { Some(action) } else { None }).collect();
+    let is_same =
+        actions.len() == records.len() && actions.iter().zip(records).all(|(action, record)| action.is_recorded_as(record));
     if is_same { Ok(()) } else { Err(format!("expected exactly the actions {actions:?}, got {records:?}")) }
 }
 
