@@ -9,9 +9,9 @@ use tidegate::cancel::{CancelToken, Why};
 use tidegate::clock::Clock;
 use tidegate::config::Config;
 use tidegate::executor::credential::Vault;
-use tidegate::executor::http::HttpExecutor;
+
 use tidegate::executor::recorder::Recorder;
-use tidegate::executor::{CallCtx, Hands};
+use tidegate::executor::{CallCtx, Executors, Hands};
 use tidegate::gateway::pipeline::{World, judge, perform};
 use tidegate::journal::append::Journal;
 use tidegate::mcp::call::{Call, Step};
@@ -50,7 +50,7 @@ impl Bench {
         let record = File::create(dir.join("record")).unwrap();
         let hands = match is_dry {
             true => Hands::Recorder(Recorder::new(Some(record))),
-            false => Hands::Real(HttpExecutor::new(Networks::default())),
+            false => Hands::Real(Executors::new(Networks::default(), None)),
         };
         let journal = Journal::new(&config.state_dir, config.journal.sync, Clock::System);
         let vault = Vault::new(config.credentials, tidegate::sys::user_id());
