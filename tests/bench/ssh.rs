@@ -4,7 +4,19 @@ use std::fs;
 use std::net::TcpStream;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
-use std::time::Duration;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use tidegate::cancel::CancelToken;
+use tidegate::config::Config;
+use tidegate::executor::{CallCtx, Executors, Handed, Hands};
+use tidegate::gateway::pipeline::judge;
+use tidegate::mcp::call::Step;
+use tidegate::mcp::listing::ToolListing;
+use tidegate::mcp::session::Session;
+use tidegate::policy::rules::Toolbox;
+use tidegate::rpc::message::{Message, parse};
+use tidegate::secret::{Redactor, Secret};
 
 use super::{Gateway, META, show, timed};
 
@@ -61,8 +73,8 @@ fn user() -> String {
     String::from_utf8(Command::new("id").arg("-un").output().unwrap().stdout).unwrap().trim().to_owned()
 }
 
-fn gateway(sshd: &Sshd) -> Gateway {
-    let config = format!(
+fn members(sshd: &Sshd) -> String {
+    format!(
         r#""credentials": {{"key": {{"from": {{"file": "{}"}}}}}},
         "hosts": {{"here": {{"address": "127.0.0.1", "port": {}, "user": "{}", "auth": {{"key": "key"}}, "known_hosts": "{}"}}}},
         "tools": [{{"name": "true", "description": "Does nothing there", "ssh": {{"host": "here", "argv": ["true"]}}}}]"#,
@@ -70,8 +82,41 @@ fn gateway(sshd: &Sshd) -> Gateway {
         sshd.port,
         user(),
         sshd.file("known_hosts").display()
-    );
-    Gateway::start(&config)
+    )
+}
+
+/// The executor alone: what is granted is carried out, without pipe and journal.
+struct Executor {
+    tools: Toolbox,
+    session: Session,
+    hands: Hands,
+    handed: Handed,
+}
+
+impl Executor {
+    fn new(sshd: &Sshd) -> Executor {
+        let text = format!("{{{}}}", members(sshd));
+        let config = Config::parse(Path::new("/bench.json"), &text, &|_| None).unwrap();
+        let key = Secret::new(fs::read(sshd.file("user")).unwrap()).unwrap();
+        Executor {
+            tools: Toolbox::new(config.tools),
+            session: Session::new(Arc::new(ToolListing::default()), None),
+            hands: Hands::Real(Executors::new(config.networks, None)),
+            handed: Handed { main: Some(Arc::new(key)), passphrase: None },
+        }
+    }
+
+    fn call(&mut self) {
+        let line =
+            format!("{{\"jsonrpc\":\"2.0\",\"id\":1,\"method\":\"tools/call\",\"params\":{{\"name\":\"true\",{META}}}}}");
+        let Ok(Message::Request(request)) = parse(&line) else { unreachable!("a request") };
+        let Step::Call(call) = self.session.request(&request) else { unreachable!("a call") };
+        let grant = judge(&call, &self.tools).unwrap();
+        let token = CancelToken::new().unwrap();
+        let deadline = Instant::now() + Duration::from_secs(20);
+        let ctx = CallCtx { token: &token, deadline, redactor: Arc::new(Redactor::none()) };
+        assert_eq!(self.hands.run(grant, &self.handed, &ctx).code, None);
+    }
 }
 
 fn client(sshd: &Sshd, socket: &Path) -> Command {
@@ -107,7 +152,8 @@ fn bare(sshd: &Sshd) -> ssh2::Session {
 /// The three in turn, so that the machine's moods meet all of them.
 pub(crate) fn run() {
     let sshd = Sshd::start();
-    let mut gateway = gateway(&sshd);
+    let mut gateway = Gateway::start(&members(&sshd));
+    let mut executor = Executor::new(&sshd);
     let mut call = |id| {
         let params = format!("\"name\":\"true\",{META}");
         let answer =
@@ -124,10 +170,12 @@ pub(crate) fn run() {
         assert_eq!(channel.exit_status().unwrap(), 0);
     };
     call(0);
+    executor.call();
     assert!(client(&sshd, &socket).args(["127.0.0.1", "true"]).status().unwrap().success());
-    let (mut ours, mut master, mut library) = (Vec::new(), Vec::new(), Vec::new());
+    let (mut ours, mut alone, mut master, mut library) = (Vec::new(), Vec::new(), Vec::new(), Vec::new());
     for id in 1..=RUNS {
         ours.extend(timed(1, |_| call(id)));
+        alone.extend(timed(1, |_| executor.call()));
         master.extend(timed(1, |_| assert!(client(&sshd, &socket).args(["127.0.0.1", "true"]).status().unwrap().success())));
         library.extend(timed(1, |_| exec()));
     }
@@ -136,8 +184,14 @@ pub(crate) fn run() {
         times.sort();
         times[times.len() / 2].as_secs_f64()
     };
-    println!("ssh: warm true, gateway / ControlMaster: {:.2} (bar: 0.50)", middle(&ours) / middle(&master));
-    show("ssh: gateway, warm, journalled", ours);
+    let share = |times: &[Duration]| middle(times) / middle(&master);
+    println!(
+        "ssh: warm true beside ControlMaster: executor {:.2} (bar: 0.50), whole gateway {:.2}",
+        share(&alone),
+        share(&ours)
+    );
+    show("ssh: whole gateway, journalled", ours);
+    show("ssh: executor, tied", alone);
     show("ssh: ssh with ControlMaster", master);
     show("ssh: bare libssh2 session", library);
     let _ = client(&sshd, &socket).args(["-O", "exit", "127.0.0.1"]).status();
