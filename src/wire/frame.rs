@@ -84,6 +84,8 @@ pub struct Lines {
     limit: usize,
     /// While a line over the limit is thrown away: how many of its bytes have gone.
     discarded: Option<usize>,
+    /// Where the line lies that was spoken of last.
+    last: Range<usize>,
 }
 
 enum Found {
@@ -94,7 +96,7 @@ enum Found {
 impl Lines {
     /// A reader whose lines have at most `limit` bytes before their LF (a CR counts).
     pub fn new(limit: usize) -> Lines {
-        Lines { buffer: Vec::new(), start: 0, scanned: 0, end: 0, limit, discarded: None }
+        Lines { buffer: Vec::new(), start: 0, scanned: 0, end: 0, limit, discarded: None, last: 0..0 }
     }
 
     /// Room for the next read, at least 64 KiB. Call it only after `next_frame` returned `None`: then at most
@@ -144,6 +146,7 @@ impl Lines {
     /// as harmless there as on a line of its own.
     pub fn finish(&mut self) -> Option<FrameError> {
         let rest = self.start..self.end;
+        self.last = rest.clone();
         self.start = self.end;
         self.scanned = self.end;
         match self.discarded.take() {
@@ -151,6 +154,12 @@ impl Lines {
             None if is_blank(&self.buffer[rest.clone()]) => None,
             None => Some(FrameError::Unterminated { bytes: rest.len() }),
         }
+    }
+
+    /// The bytes of the line that `next_frame` or `finish` spoke of last, to be fingerprinted and for nothing else; of a line
+    /// over the limit only what was not thrown away. Gone with the next `spare`.
+    pub fn last(&self) -> &[u8] {
+        &self.buffer[self.last.clone()]
     }
 
     /// Bytes of the line that has begun and not ended, those thrown away included; 0 between lines.
@@ -164,6 +173,7 @@ impl Lines {
             return None;
         };
         let line = self.start..self.scanned + at;
+        self.last = line.clone();
         self.start = line.end + 1;
         self.scanned = self.start;
         let seen = self.discarded.take().unwrap_or(0) + line.len();
@@ -182,6 +192,7 @@ impl Lines {
 
     /// Moves the unfinished line to the front, once a line, and gives back what a large line had needed.
     fn compact(&mut self) {
+        self.last = 0..0;
         if self.start > 0 {
             self.buffer.copy_within(self.start..self.end, 0);
             self.end -= self.start;
@@ -283,6 +294,22 @@ mod tests {
         check_lines(4, b"1234\r\n", &["TooLong { limit: 4, seen: 5 }"]);
         check_lines(4, b"123456", &["TooLong { limit: 4, seen: 6 }"]);
         check_lines(4, b"      \n", &["TooLong { limit: 4, seen: 6 }"]);
+    }
+
+    #[test]
+    fn a_refused_line_can_be_fingerprinted_until_the_next_read() {
+        let mut lines = Lines::new(9);
+        lines.spare()[..9].copy_from_slice(b"{}\n\xff\xfe\n{\"a");
+        lines.filled(9);
+        let mut seen = Vec::new();
+        while lines.next_frame().is_some() {
+            seen.push(lines.last().to_vec());
+        }
+        lines.spare();
+        assert_eq!(lines.last(), b"");
+        assert!(lines.finish().is_some());
+        seen.push(lines.last().to_vec());
+        assert_eq!(seen, [&b"{}"[..], b"\xff\xfe", b"{\"a"]);
     }
 
     #[test]
