@@ -1,4 +1,4 @@
-//! Wall-clock time, injected so that tests can hold it still, and its text form.
+//! Wall-clock time, injected so that tests can hold it still, its text form, and what may happen only so often.
 //!
 //! Deadlines use `Instant` and are never injected: only what is shown or recorded is.
 
@@ -52,9 +52,51 @@ fn civil(days: u64) -> (u64, u64, u64) {
     (era * 400 + year_of_era + u64::from(month <= 2), month, day)
 }
 
+/// Lets something happen in a burst, and then only so often.
+#[derive(Debug)]
+pub struct Allowance {
+    burst: u32,
+    every: Duration,
+    left: u32,
+    since: Instant,
+}
+
+impl Allowance {
+    /// `burst` at once; one comes back each `every`.
+    pub fn new(burst: u32, every: Duration) -> Self {
+        Allowance { burst, every, left: burst, since: Instant::now() }
+    }
+
+    /// Takes one; false where none is left now.
+    pub fn take(&mut self) -> bool {
+        self.take_at(Instant::now())
+    }
+
+    fn take_at(&mut self, now: Instant) -> bool {
+        let come_back = now.saturating_duration_since(self.since).as_secs_f64() / self.every.as_secs_f64();
+        if come_back >= 1.0 {
+            self.left = self.burst.min(self.left.saturating_add(come_back as u32));
+            self.since = now;
+        }
+        let has_one = self.left > 0;
+        self.left = self.left.saturating_sub(1);
+        has_one
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn an_allowance_gives_a_burst_and_then_one_at_a_time() {
+        let mut allowance = Allowance::new(3, Duration::from_secs(2));
+        let begin = allowance.since;
+        let mut take = |millis| allowance.take_at(begin + Duration::from_millis(millis));
+        assert_eq!([0, 0, 1, 2, 1999].map(&mut take), [true, true, true, false, false]);
+        assert_eq!([2000, 2001, 3999, 4000].map(&mut take), [true, false, false, true]);
+        assert_eq!([1_000_000, 1_000_000, 1_000_000, 1_000_000].map(&mut take), [true, true, true, false]);
+    }
 
     #[test]
     fn moments_read_as_rfc_3339() {

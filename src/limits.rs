@@ -67,6 +67,18 @@ pub const OPERATOR_LINE_BYTES: usize = 4 << 10;
 pub const UNADDRESSED_ERRORS: u32 = 10;
 /// One allowance for an error without an id comes back after this.
 pub const UNADDRESSED_ERROR_EVERY: Duration = Duration::from_secs(1);
+/// Records of what was refused, in a row, before further refusals are only counted: about one file of them.
+pub const REFUSAL_RECORDS: u32 = 4096;
+/// One more such record may be made after this.
+pub const REFUSAL_RECORD_EVERY: Duration = Duration::from_millis(100);
+/// A file of such records; a process keeps two.
+pub const REFUSAL_FILE_BYTES: u64 = 1 << 20;
+/// Such records that wait for the journal's thread; the reader never does.
+pub const REFUSALS_WAITING: usize = 1024;
+/// Operator lines about refused lines in a session that goes on, in a row, and how fast the allowance comes back.
+pub const REFUSAL_LINES: u32 = 3;
+/// One more such line may be written after this.
+pub const REFUSAL_LINE_EVERY: Duration = Duration::from_secs(60);
 /// The shortest secret: a shorter value would be found where it is not meant, and could be guessed from what was redacted.
 pub const SECRET_BYTES_MIN: usize = 8;
 /// The longest secret: room for any key file, and the bound of what a stream holds back.

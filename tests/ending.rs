@@ -245,7 +245,7 @@ fn an_unterminated_last_line_is_never_executed() {
     let mark = mark();
     for (rule, exit) in [("close", 65), ("continue", 0)] {
         let gateway = gateway().set("session", json!({"on_malformed": rule})).exit(exit);
-        let mut gateway = if rule == "close" { gateway.says("unterminated") } else { gateway }.start();
+        let mut gateway = gateway.says("unterminated").start();
         let touched = gateway.dir.join("touched");
         gateway.send_raw(run(Era::Modern, 1, &format!("echo {mark} > {}", touched.display())).as_bytes());
         let ended = gateway.end();

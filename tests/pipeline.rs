@@ -94,9 +94,9 @@ fn refused_arguments_reach_nothing() {
     let mut running = gateway.set("tools", tools).start();
     for (tool, arguments, says) in [
         ("touch", r#"{"x":5}"#, "arguments.x: expected string"),
-        ("touch", r#"{"y":"a"}"#, "unknown property \"y\""),
-        ("touch", r#"{"x":"a\u0000b"}"#, "NUL"),
-        ("touch", r#"{"x":"-rf"}"#, "does not begin with -"),
+        ("touch", r#"{"y":"canary"}"#, "unknown property \"y\""),
+        ("touch", r#"{"x":"canary\u0000b"}"#, "NUL"),
+        ("touch", r#"{"x":"-rf canary"}"#, "does not begin with -"),
         ("fetch", "{}", "missing property \"p\""),
         ("fetch", r#"{"p":".."}"#, "segment"),
         ("fetch", r#"{"p":""}"#, "argument \"p\""),
@@ -107,7 +107,15 @@ fn refused_arguments_reach_nothing() {
     let ended = running.end();
     assert!(!marker.exists());
     assert_eq!(peer.connections(), 0);
-    assert!(!ended.dir.join("state").exists(), "no journal for what was refused");
+    assert_eq!(ended.dir.journal_under("state"), [Value::Null; 0], "no journal for what was refused");
+    let refused = ended.dir.refusals_under("state");
+    let stages: Vec<_> = refused.iter().map(|record| record["stage"].as_str().unwrap()).collect();
+    assert_eq!(stages, ["action", "action", "action", "action", "action", "action", "action", "call"], "{refused:#?}");
+    assert_eq!(refused[7]["reason"], "unknown_tool");
+    for path in ended.dir.journal_files("state") {
+        assert!(!std::fs::read_to_string(&path).unwrap().contains("canary"), "{}", path.display());
+        assert_eq!(std::fs::metadata(&path).unwrap().permissions().mode() & 0o777, 0o600);
+    }
 }
 
 #[test]
@@ -237,6 +245,7 @@ fn the_same_call_twice_in_one_write_is_carried_out_once() {
     let mut running = gateway
         .set("tools", json!([sh("log", &format!("echo ran >> {}", log.display()))]))
         .set("session", json!({"on_malformed": "continue"}))
+        .says("refused a line that is no message: id_in_flight")
         .start();
     let call = modern_call(7, "log", "{}");
     running.send_raw(format!("{call}\n{call}\n").as_bytes());

@@ -42,7 +42,7 @@ pub fn assemble(
     let session = Session::new(listing(&config), Some(instructions(&config)));
     let rules = config.session;
     let facts = facts(&config, matches!(hands, Hands::Recorder(_)));
-    let journal = Journal::new(&config.state_dir, config.journal.sync, clock);
+    let journal = Journal::new(&config.state_dir, config.journal.sync, clock)?;
     let world = World { hands, journal, vault: Vault::new(config.credentials, crate::sys::user_id()) };
     let shared = Shared {
         inflight: Inflight::new(config.limits.calls),

@@ -84,6 +84,7 @@ struct Shown {
     largest_in: u64,
     largest_out: u64,
     refusals: BTreeMap<&'static str, u64>,
+    refusals_unrecorded: u64,
     executions: BTreeMap<&'static str, u64>,
     recorded: u64,
     cancels: BTreeMap<&'static str, u64>,
@@ -109,7 +110,7 @@ impl Counters {
     }
 
     /// All counts as one compact JSON object.
-    pub fn to_json(&self, children_killed: u64, stderr_lines_dropped: u64) -> String {
+    pub fn to_json(&self, refusals_unrecorded: u64, children_killed: u64, stderr_lines_dropped: u64) -> String {
         let shown = Shown {
             frames_in: self.frames_in.value(),
             bytes_in: self.bytes_in.value(),
@@ -118,6 +119,7 @@ impl Counters {
             largest_in: self.largest_in.value(),
             largest_out: self.largest_out.value(),
             refusals: self.refusals.all(),
+            refusals_unrecorded,
             executions: self.executions.all(),
             recorded: self.recorded.value(),
             cancels: self.cancels.all(),

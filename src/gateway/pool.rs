@@ -81,11 +81,11 @@ fn work(shared: &Shared) {
 
 /// One call, from judgement to reply.
 fn carry(shared: &Shared, ticket: Ticket, admitted: Admitted<Job>, has_begun: &AtomicBool) -> Reply {
-    let Admitted { job: Job { call, admitted, timeout }, token } = admitted;
+    let Admitted { job: Job { call, admitted, timeout, line }, token } = admitted;
     let grant = match judge(&call, &shared.tools) {
         Ok(grant) => grant,
         Err(refusal) => {
-            shared.counters.refusals.add(refusal.reason());
+            shared.refused(refusal.stage(), refusal.reason(), line, Some(call.origin().era));
             return answer::refusal(&refusal, shared.clock.since(admitted));
         }
     };

@@ -15,13 +15,17 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use crate::cancel::CancelToken;
+use crate::clock::Allowance;
 use crate::config::{OnMalformed, SessionRules};
 use crate::gateway::answer;
 use crate::gateway::inflight::{Admitted, Cancelled, NotAdmitted};
 use crate::gateway::pool::Pool;
 use crate::gateway::shared::{Event, Job, Shared};
 use crate::gateway::status;
-use crate::limits::{END, ENVELOPE_BYTES, READER_REPLY_BYTES, UNADDRESSED_ERROR_EVERY, UNADDRESSED_ERRORS};
+use crate::journal::refusals::{self, Fingerprint};
+use crate::limits::{
+    END, ENVELOPE_BYTES, READER_REPLY_BYTES, REFUSAL_LINE_EVERY, REFUSAL_LINES, UNADDRESSED_ERROR_EVERY, UNADDRESSED_ERRORS,
+};
 use crate::mcp::call::{Call, Listen, Step};
 use crate::mcp::era::{Era, Origin};
 use crate::mcp::question::Questions;
@@ -124,6 +128,7 @@ pub struct Reader {
     phase: Phase,
     unread_since: Option<Instant>,
     unaddressed: Allowance,
+    told: Allowance,
 }
 
 enum Phase {
@@ -155,7 +160,8 @@ impl Reader {
             writer: Some(writer),
             phase: Phase::Serving,
             unread_since: None,
-            unaddressed: Allowance::new(),
+            unaddressed: Allowance::new(UNADDRESSED_ERRORS, UNADDRESSED_ERROR_EVERY),
+            told: Allowance::new(REFUSAL_LINES, REFUSAL_LINE_EVERY),
         })
     }
 
@@ -237,8 +243,9 @@ impl Reader {
     fn read(&mut self) {
         match self.input.read(self.lines.spare()) {
             Ok(0) => {
-                if let Some(error) = self.lines.finish() {
-                    self.bad_frame(error);
+                let mut lines = std::mem::replace(&mut self.lines, Lines::new(0));
+                if let Some(error) = lines.finish() {
+                    self.bad_frame(error, lines.last());
                 }
                 self.end(Cause::Eof);
             }
@@ -265,54 +272,70 @@ impl Reader {
                     self.shared.counters.largest_in.raise(frame.bytes() as u64);
                     self.take_line(frame.text());
                 }
-                Some(Err(error)) => self.bad_frame(error),
+                Some(Err(error)) => self.bad_frame(error, lines.last()),
                 None => break,
             }
         }
         self.lines = lines;
     }
 
-    fn bad_frame(&mut self, error: FrameError) {
-        self.refuse(&Malformed::from(error));
+    fn bad_frame(&mut self, error: FrameError, line: &[u8]) {
+        let line = match error {
+            FrameError::TooLong { seen, .. } => Fingerprint::of_discarded(seen),
+            FrameError::NotUtf8 { .. } | FrameError::Unterminated { .. } => self.fingerprint(line),
+        };
+        self.refuse(&Malformed::from(error), line);
+    }
+
+    fn fingerprint(&self, line: &[u8]) -> Fingerprint {
+        self.shared.world.journal.fingerprint(line)
     }
 
     fn take_line(&mut self, line: &str) {
         match parse(line) {
-            Ok(Message::Request(request)) => self.take_request(&request, line.len()),
+            Ok(Message::Request(request)) => self.take_request(&request, line),
             Ok(Message::Notification(notification)) => match self.session.notification(&notification) {
                 Note::Cancel { id, reason: _ } => self.cancel(&id),
                 Note::Initialized | Note::Ignored => {}
             },
             Ok(Message::Response(response)) => drop(self.questions.answer(&response)),
-            Ok(Message::Unaddressed(_) | Message::Ignored(_)) => {}
-            Err(malformed) => self.refuse(&malformed),
+            Ok(Message::Ignored(kind)) => {
+                self.shared.refused(refusals::stage_of(kind), kind.name(), self.fingerprint(line.as_bytes()), None);
+            }
+            Ok(Message::Unaddressed(_)) => {}
+            Err(malformed) => self.refuse(&malformed, self.fingerprint(line.as_bytes())),
         }
     }
 
-    fn take_request(&mut self, request: &Request<'_>, line_bytes: usize) {
+    fn take_request(&mut self, request: &Request<'_>, line: &str) {
         if self.is_in_flight(request.id()) {
-            return self.refuse(&Malformed::id_in_flight(request.id()));
+            return self.refuse(&Malformed::id_in_flight(request.id()), self.fingerprint(line.as_bytes()));
         }
         match self.session.request(request) {
             Step::Answer(origin, reply) => {
                 let reply = match reply {
                     Reply::Error(error) => {
-                        self.shared.counters.refusals.add(answer::protocol_reason(error.code));
+                        self.refused(refusals::CALL, answer::protocol_reason(error.code), line, &origin);
                         Reply::Error(if request.method() == "tools/call" { answer::bad_call(error) } else { error })
                     }
                     reply => reply,
                 };
                 self.answer(&origin, &reply);
             }
-            Step::Call(call) if call.tool() == status::NAME => self.answer_status(&call),
-            Step::Call(call) => self.admit(call, line_bytes),
-            Step::Listen(listen) => self.listen(listen),
+            Step::Call(call) if call.tool() == status::NAME => self.answer_status(&call, line),
+            Step::Call(call) => self.admit(call, line),
+            Step::Listen(listen) => self.listen(listen, line),
         }
     }
 
     /// Whether a request with this id is still to be answered.
     fn is_in_flight(&self, id: &Id) -> bool {
         self.shared.inflight.is_taken(id, &self.shared.outbox) || self.subscriptions.contains(id)
+    }
+
+    /// A request was refused without a worker having seen it.
+    fn refused(&self, stage: &'static str, reason: &'static str, line: &str, origin: &Origin) {
+        self.shared.refused(stage, reason, self.fingerprint(line.as_bytes()), Some(origin.era));
     }
 
     fn answer(&self, origin: &Origin, reply: &Reply) {
@@ -323,41 +346,45 @@ impl Reader {
         self.shared.outbox.push(Frame::new(line, None));
     }
 
-    fn answer_status(&self, call: &Call) {
+    fn answer_status(&self, call: &Call, line: &str) {
         let outcome = status::outcome(&self.shared, call.arguments());
+        if let Some(code) = outcome.code {
+            self.refused(refusals::ACTION, code.as_str(), line, call.origin());
+        }
         self.answer(call.origin(), &answer::outcome(outcome, Duration::ZERO));
     }
 
-    fn admit(&mut self, call: Call, line_bytes: usize) {
+    fn admit(&mut self, call: Call, line: &str) {
         let rule = self.shared.tools.find(call.tool()).map(|(_, rule)| rule);
         let timeout = rule.map_or(self.shared.limits.call_timeout, |rule| rule.timeout);
         let reply_bytes = rule.map_or(self.shared.limits.content_bytes, |rule| rule.content_bytes) + ENVELOPE_BYTES;
         let origin = call.origin().clone();
         let token = match CancelToken::new() {
             Ok(token) => token,
-            Err(error) => return self.refuse_call(&origin, &no_resources(&error)),
+            Err(error) => return self.no_resources(&origin, line, &error),
         };
-        let job = Job { call, admitted: Instant::now(), timeout };
-        match self.shared.inflight.admit(origin.id.clone(), Admitted { job, token }, line_bytes, reply_bytes) {
+        let job = Job { call, admitted: Instant::now(), timeout, line: self.fingerprint(line.as_bytes()) };
+        match self.shared.inflight.admit(origin.id.clone(), Admitted { job, token }, line.len(), reply_bytes) {
             Ok(true) => {
                 if let Err(error) = self.pool.grow(&self.shared) {
                     self.shared.inflight.cancel(&origin.id, &self.shared.outbox);
-                    self.refuse_call(&origin, &no_resources(&error));
+                    self.no_resources(&origin, line, &error);
                 }
             }
             Ok(false) => {}
-            Err(why) => self.busy(&origin, why),
+            Err(why) => self.busy(&origin, line, why),
         }
     }
 
-    fn busy(&self, origin: &Origin, why: NotAdmitted) {
-        self.shared.counters.refusals.add("busy");
+    fn busy(&self, origin: &Origin, line: &str, why: NotAdmitted) {
+        self.refused(refusals::ADMISSION, "busy", line, origin);
         self.answer(origin, &answer::busy(why, self.shared.limits.calls));
     }
 
-    fn refuse_call(&self, origin: &Origin, reply: &Reply) {
-        self.shared.counters.refusals.add("no_resources");
-        self.answer(origin, reply);
+    fn no_resources(&self, origin: &Origin, line: &str, error: &io::Error) {
+        self.refused(refusals::ADMISSION, "no_resources", line, origin);
+        let message = format!("the system has no room for another call: {error}");
+        self.answer(origin, &answer::fault(crate::outcome::result::Executed::No, &message));
     }
 
     fn cancel(&mut self, id: &Id) {
@@ -373,31 +400,43 @@ impl Reader {
         });
     }
 
-    fn listen(&mut self, listen: Listen) {
+    fn listen(&mut self, listen: Listen, line: &str) {
         let (origin, acknowledged) = (listen.origin().clone(), render_acknowledged(&listen));
         match self.subscriptions.insert(listen) {
             Ok(()) => self.send(acknowledged),
             Err(error) => {
-                self.shared.counters.refusals.add("subscriptions");
+                self.refused(refusals::ADMISSION, "subscriptions", line, &origin);
                 self.answer(&origin, &Reply::Error(error));
             }
         }
     }
 
     /// A line that is no message, or a request that may not be: answered once, and by its class it ends the session.
-    fn refuse(&mut self, malformed: &Malformed) {
-        self.shared.counters.refusals.add(malformed.kind().name());
+    fn refuse(&mut self, malformed: &Malformed, line: Fingerprint) {
+        let kind = malformed.kind();
+        self.shared.refused(refusals::stage_of(kind), kind.name(), line, None);
         let error = answer::bad_line(malformed.to_error());
         // Under the id of a request that is still to be answered the client would take it for that answer.
         match malformed.id().filter(|id| !self.is_in_flight(id)) {
             Some(id) => self.answer(&Origin { id: id.clone(), era: Era::Modern }, &Reply::Error(error)),
             None => self.send_unaddressed(&error),
         }
-        if malformed.class() == Class::Lost && self.rules.on_malformed == OnMalformed::Close {
-            // Its kind and place, never its text.
-            let place = malformed.at().map(|column| format!(" at column {column}")).unwrap_or_default();
-            log::warn!("session closed by a line that is no message: {}{place}", malformed.kind().name());
-            self.end(Cause::Malformed);
+        if malformed.class() == Class::Lost {
+            self.lost(malformed);
+        }
+    }
+
+    /// The peer has lost framing. The operator learns kind and place, never the text, and of a flood only its beginning.
+    fn lost(&mut self, malformed: &Malformed) {
+        let place = malformed.at().map(|column| format!(" at column {column}")).unwrap_or_default();
+        let what = format!("a line that is no message: {}{place}", malformed.kind().name());
+        match self.rules.on_malformed {
+            OnMalformed::Close => {
+                log::warn!("session closed by {what}");
+                self.end(Cause::Malformed);
+            }
+            OnMalformed::Continue if self.told.take() => log::warn!("refused {what}"),
+            OnMalformed::Continue => {}
         }
     }
 
@@ -498,32 +537,5 @@ impl Reader {
         }
         self.shared.print_counters();
         cause
-    }
-}
-
-fn no_resources(error: &io::Error) -> Reply {
-    answer::fault(crate::outcome::result::Executed::No, &format!("the system has no room for another call: {error}"))
-}
-
-/// Errors without an id: a burst, then one a second. A peer that only sends rubbish gets few answers.
-struct Allowance {
-    left: u32,
-    since: Instant,
-}
-
-impl Allowance {
-    fn new() -> Self {
-        Allowance { left: UNADDRESSED_ERRORS, since: Instant::now() }
-    }
-
-    fn take(&mut self) -> bool {
-        let come_back = self.since.elapsed().as_secs_f64() / UNADDRESSED_ERROR_EVERY.as_secs_f64();
-        if come_back >= 1.0 {
-            self.left = UNADDRESSED_ERRORS.min(self.left.saturating_add(come_back as u32));
-            self.since = Instant::now();
-        }
-        let has_one = self.left > 0;
-        self.left = self.left.saturating_sub(1);
-        has_one
     }
 }

@@ -14,8 +14,10 @@ use crate::clock::Clock;
 use crate::gateway::counters::Counters;
 use crate::gateway::inflight::Inflight;
 use crate::gateway::pipeline::World;
+use crate::journal::refusals::{Fingerprint, Refused};
 use crate::limits::Limits;
 use crate::mcp::call::Call;
+use crate::mcp::era::Era;
 use crate::policy::rules::Toolbox;
 use crate::sys;
 use crate::wire::outbox::Outbox;
@@ -28,6 +30,8 @@ pub struct Job {
     pub admitted: Instant,
     /// How long it may take, queueing included.
     pub timeout: Duration,
+    /// Of the line it came in.
+    pub line: Fingerprint,
 }
 
 /// What others tell the loop.
@@ -134,6 +138,14 @@ impl Shared {
         }
     }
 
+    /// A line or a call was refused: counted, and recorded apart from what is executed. A dry run leaves no state behind.
+    pub fn refused(&self, stage: &'static str, reason: &'static str, line: Fingerprint, era: Option<Era>) {
+        self.counters.refusals.add(reason);
+        if !self.facts.dry_run {
+            self.world.journal.refuse(Refused { stage, reason, line, era: era.map(|era| era.revision().as_str()) });
+        }
+    }
+
     /// Prints the counters, where there is an operator to read them.
     pub fn print_counters(&self) {
         if self.operator.is_some() {
@@ -144,6 +156,6 @@ impl Shared {
     /// The counters as one line.
     pub fn counters_json(&self) -> String {
         let dropped = self.operator.as_ref().map_or(0, |operator| operator.dropped());
-        self.counters.to_json(crate::process::killed_total(), dropped)
+        self.counters.to_json(self.world.journal.unrecorded(), crate::process::killed_total(), dropped)
     }
 }

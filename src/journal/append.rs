@@ -7,14 +7,15 @@ use std::fs::{DirBuilder, File};
 use std::io::Write;
 use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use crossbeam_channel::{Receiver, Sender, bounded, select};
+use crossbeam_channel::{Receiver, Sender, bounded, never, select};
 
 use crate::cancel::CancelToken;
 use crate::clock::Clock;
 use crate::journal::record::{Line, Record};
-use crate::limits::CALLS;
+use crate::journal::refusals::{self, Fingerprint, Refusals, Refused};
+use crate::limits::{CALLS, REFUSALS_WAITING};
 use crate::thread::{self, Thread};
 
 /// Which records are synced before the append returns.
@@ -46,63 +47,96 @@ pub struct Journal {
     dir: PathBuf,
     mode: SyncMode,
     clock: Clock,
+    refusals: Arc<Refusals>,
     running: Mutex<Option<Running>>,
 }
 
 struct Running {
     records_tx: Sender<Append>,
+    refusals_tx: Sender<Refused>,
     thread: Thread,
 }
 
 impl Journal {
-    /// A journal under `state_dir`; nothing is made before the first record.
-    pub fn new(state_dir: &Path, mode: SyncMode, clock: Clock) -> Self {
-        Journal { dir: state_dir.join("journal"), mode, clock, running: Mutex::new(None) }
+    /// A journal under `state_dir`; nothing is made before the first record. Fails where the system gives no random bytes.
+    pub fn new(state_dir: &Path, mode: SyncMode, clock: Clock) -> std::io::Result<Self> {
+        let refusals = Arc::new(Refusals::new()?);
+        Ok(Journal { dir: state_dir.join("journal"), mode, clock, refusals, running: Mutex::new(None) })
     }
 
     /// Appends a record and waits until it is on disk as far as the mode asks. `token`: a cancel ends the wait.
     pub fn append(&self, record: Record, token: Option<&CancelToken>) -> Result<(), AppendError> {
         let sync = self.mode == SyncMode::All || matches!(record, Record::Intent { .. });
         let (done, written) = bounded(1);
-        let records_tx = self.records_tx().map_err(|error| AppendError::Unavailable(format!("no thread: {error}")))?;
+        let records_tx = self.with_running(|running| running.records_tx.clone());
+        let records_tx = records_tx.map_err(|error| AppendError::Unavailable(format!("no thread: {error}")))?;
         let gone = || AppendError::Unavailable("the journal has ended".to_owned());
         records_tx.send(Append { record, sync, done }).map_err(|_| gone())?;
-        let never = crossbeam_channel::never();
-        let cancelled = token.map_or(&never, CancelToken::closed);
+        let forever = never();
+        let cancelled = token.map_or(&forever, CancelToken::closed);
         select! {
             recv(written) -> result => result.map_err(|_| gone())?.map_err(AppendError::Unavailable),
             recv(cancelled) -> _ => Err(AppendError::Cancelled),
         }
     }
 
-    fn records_tx(&self) -> std::io::Result<Sender<Append>> {
-        let mut running = self.running.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(running) = &*running {
-            return Ok(running.records_tx.clone());
+    /// Records what was refused, unsynced and in a file of its own. Never waits: what cannot be taken now is counted.
+    pub fn refuse(&self, refused: Refused) {
+        let is_taken = self.refusals.may_record()
+            && self.with_running(|running| running.refusals_tx.try_send(refused)).is_ok_and(|sent| sent.is_ok());
+        if !is_taken {
+            self.refusals.skip(1);
         }
+    }
+
+    /// The fingerprint of a line, for `refuse`.
+    pub fn fingerprint(&self, line: &[u8]) -> Fingerprint {
+        self.refusals.fingerprint(line)
+    }
+
+    /// How many refusals have no record.
+    pub fn unrecorded(&self) -> u64 {
+        self.refusals.unrecorded()
+    }
+
+    /// Asks the thread's owner for something; starts the thread if there is none.
+    fn with_running<T>(&self, ask: impl FnOnce(&Running) -> T) -> std::io::Result<T> {
+        let mut running = self.lock();
+        if running.is_none() {
+            *running = Some(self.start()?);
+        }
+        Ok(ask(running.as_ref().expect("started above")))
+    }
+
+    fn start(&self) -> std::io::Result<Running> {
         // Each admitted call has at most one record on its way.
         let (records_tx, records_rx) = bounded(2 * CALLS);
+        let (refusals_tx, refusals_rx) = bounded(REFUSALS_WAITING);
         let writer = Writer { dir: self.dir.clone(), clock: self.clock, file: None, seq: 0, good: 0 };
-        let thread = thread::spawn("tg-journal", move || writer.run(&records_rx))?;
-        *running = Some(Running { records_tx: records_tx.clone(), thread });
-        Ok(records_tx)
+        let (beside, refusals) = (refusals::Writer::new(&self.dir, self.clock), self.refusals.clone());
+        let thread = thread::spawn("tg-journal", move || writer.run(records_rx, beside, refusals_rx, &refusals))?;
+        Ok(Running { records_tx, refusals_tx, thread })
     }
 
     /// Writes what waits and ends the thread. True unless it panicked.
     pub fn close(&self) -> bool {
-        let running = self.running.lock().unwrap_or_else(PoisonError::into_inner).take();
-        running.is_none_or(|Running { records_tx, thread }| {
-            drop(records_tx);
+        let running = self.lock().take();
+        running.is_none_or(|Running { records_tx, refusals_tx, thread }| {
+            drop((records_tx, refusals_tx));
             thread.join()
         })
     }
 
     /// Lets a thread go that a stalled disk holds.
     pub fn abandon(&self) {
-        let running = self.running.lock().unwrap_or_else(PoisonError::into_inner).take();
+        let running = self.lock().take();
         if let Some(running) = running {
             running.thread.abandon();
         }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Option<Running>> {
+        self.running.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -115,17 +149,40 @@ struct Writer {
 }
 
 impl Writer {
-    fn run(mut self, records_rx: &Receiver<Append>) {
-        while let Ok(first) = records_rx.recv() {
-            let batch: Vec<Append> = std::iter::once(first).chain(records_rx.try_iter()).collect();
-            let result = self.write(&batch).map_err(|error| format!("{}: {error}", self.dir.display()));
-            for append in batch {
-                // A waiter that was cancelled is gone.
-                let _ = append.done.send(result.clone());
+    /// Until both are closed and empty.
+    fn run(
+        mut self,
+        mut records_rx: Receiver<Append>,
+        mut beside: refusals::Writer,
+        mut refusals_rx: Receiver<Refused>,
+        refusals: &Refusals,
+    ) {
+        let mut open = 2;
+        while open > 0 {
+            select! {
+                recv(records_rx) -> first => match first {
+                    Ok(first) => self.take(std::iter::once(first).chain(records_rx.try_iter()).collect()),
+                    Err(_) => (records_rx, open) = (never(), open - 1),
+                },
+                recv(refusals_rx) -> first => match first {
+                    Ok(first) => {
+                        let batch: Vec<Refused> = std::iter::once(first).chain(refusals_rx.try_iter()).collect();
+                        beside.write(&batch, refusals);
+                    }
+                    Err(_) => (refusals_rx, open) = (never(), open - 1),
+                },
             }
         }
         if let Some(file) = &self.file {
             let _ = file.sync_data();
+        }
+    }
+
+    fn take(&mut self, batch: Vec<Append>) {
+        let result = self.write(&batch).map_err(|error| format!("{}: {error}", self.dir.display()));
+        for append in batch {
+            // A waiter that was cancelled is gone.
+            let _ = append.done.send(result.clone());
         }
     }
 
@@ -141,7 +198,7 @@ impl Writer {
         }
         let file = match self.file.take() {
             Some(file) => file,
-            None => create(&self.dir, &self.clock.now_text())?,
+            None => self.create()?,
         };
         let file = self.file.insert(file);
         // What an earlier failure left half written goes first.
@@ -155,6 +212,13 @@ impl Writer {
         Ok(())
     }
 
+    fn create(&self) -> std::io::Result<File> {
+        let (file, _) = create(&self.dir, "", &self.clock.now_text())?;
+        // The file's own entry must survive a power cut as its lines do.
+        File::open(&self.dir)?.sync_all()?;
+        Ok(file)
+    }
+
     fn line(&self, lines: &mut Vec<u8>, seq: &mut u64, record: &Record) {
         let line = Line { seq: *seq, at: self.clock.now_text(), record };
         lines.extend_from_slice(crate::wire::escape::to_line(&line).as_bytes());
@@ -164,18 +228,14 @@ impl Writer {
 }
 
 /// A new file that no other process uses: time, process id and a number, mode 0600 in a folder of mode 0700.
-fn create(dir: &Path, now: &str) -> std::io::Result<File> {
+pub(crate) fn create(dir: &Path, prefix: &str, now: &str) -> std::io::Result<(File, PathBuf)> {
     DirBuilder::new().recursive(true).mode(0o700).create(dir)?;
     let stamp: String = now.chars().filter(char::is_ascii_alphanumeric).collect();
     let mut last = None;
     for number in 0..100 {
-        let path = dir.join(format!("{stamp}-{}-{number}.jsonl", std::process::id()));
-        match File::options().append(true).create_new(true).mode(0o600).open(path) {
-            Ok(file) => {
-                // The file's own entry must survive a power cut as its lines do.
-                File::open(dir)?.sync_all()?;
-                return Ok(file);
-            }
+        let path = dir.join(format!("{prefix}{stamp}-{}-{number}.jsonl", std::process::id()));
+        match File::options().append(true).create_new(true).mode(0o600).open(&path) {
+            Ok(file) => return Ok((file, path)),
             Err(error) if error.kind() == std::io::ErrorKind::AlreadyExists => last = Some(error),
             Err(error) => return Err(error),
         }

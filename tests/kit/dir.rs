@@ -44,15 +44,36 @@ impl Dir {
         fs::read_to_string(self.join(name)).unwrap_or_default()
     }
 
-    /// All journal lines written under the state folder `state`.
+    /// All journal lines written under the state folder `state`: actions, not what was refused.
     pub fn journal_under(&self, state: &str) -> Vec<serde_json::Value> {
+        read_lines(self.journal_files(state).into_iter().filter(|path| !is_of_refusals(path)))
+    }
+
+    /// All records of what was refused, without the lines that begin their files.
+    pub fn refusals_under(&self, state: &str) -> Vec<serde_json::Value> {
+        let mut lines = read_lines(self.journal_files(state).into_iter().filter(|path| is_of_refusals(path)));
+        lines.retain(|line| line["type"] != "session");
+        lines.sort_by_key(|line| line["seq"].as_u64());
+        lines
+    }
+
+    /// Every file of the journal's folder.
+    pub fn journal_files(&self, state: &str) -> Vec<PathBuf> {
         let folder = self.join(state).join("journal");
         let mut files: Vec<_> = fs::read_dir(folder).into_iter().flatten().flatten().map(|entry| entry.path()).collect();
         files.sort();
-        let text: String = files.iter().map(|path| fs::read_to_string(path).unwrap()).collect();
-        // While the gateway runs the last line may still be written.
-        text.lines().filter_map(|line| serde_json::from_str(line).ok()).collect()
+        files
     }
+}
+
+fn is_of_refusals(path: &Path) -> bool {
+    path.file_name().is_some_and(|name| name.to_string_lossy().starts_with("refusals-"))
+}
+
+fn read_lines(files: impl Iterator<Item = PathBuf>) -> Vec<serde_json::Value> {
+    let text: String = files.map(|path| fs::read_to_string(path).unwrap()).collect();
+    // While the gateway runs the last line may still be written.
+    text.lines().filter_map(|line| serde_json::from_str(line).ok()).collect()
 }
 
 impl Drop for Dir {

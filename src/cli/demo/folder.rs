@@ -6,6 +6,7 @@ use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
 use crate::cli::demo::Fault;
+use crate::journal::refusals::PREFIX;
 
 /// A private folder.
 pub(super) struct Folder(PathBuf);
@@ -46,9 +47,10 @@ impl Folder {
         written.map(|()| path.clone()).map_err(|error| Fault(format!("{} cannot be written: {error}", path.display())))
     }
 
-    /// Every line of every journal under the state folder `name`; none if there is no journal.
+    /// Every line of every journal of actions under the state folder `name`; none if there is no journal.
     pub(super) fn journal(&self, name: &str) -> Vec<String> {
         let files = fs::read_dir(self.join(name).join("journal")).into_iter().flatten().flatten();
+        let files = files.filter(|file| !file.file_name().to_string_lossy().starts_with(PREFIX));
         let texts = files.filter_map(|file| fs::read_to_string(file.path()).ok());
         texts.flat_map(|text| text.lines().map(str::to_owned).collect::<Vec<_>>()).collect()
     }
