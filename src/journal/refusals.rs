@@ -39,6 +39,7 @@ pub fn stage_of(kind: MalformedKind) -> &'static str {
     match kind {
         MalformedKind::LineTooLong | MalformedKind::NotUtf8 | MalformedKind::Unterminated => FRAME,
         MalformedKind::NotJson
+        | MalformedKind::LspHeader
         | MalformedKind::NotAnObject
         | MalformedKind::DuplicateKey
         | MalformedKind::ReservedKey

@@ -236,11 +236,11 @@ impl<'a> Envelope<'a> {
 fn not_json(line: &str, error: &serde_json::Error) -> Malformed {
     let text = error.to_string();
     let what = text.rsplit_once(" at line ").map_or(text.as_str(), |(what, _)| what);
-    let message = if line.len() >= 15 && line.as_bytes()[..15].eq_ignore_ascii_case(b"content-length:") {
-        "expected one JSON message a line, got a header as of the Language Server Protocol".to_owned()
-    } else {
-        format!("expected one JSON value, got {} ({what} at column {})", shown(line), error.column())
-    };
+    if line.len() >= 15 && line.as_bytes()[..15].eq_ignore_ascii_case(b"content-length:") {
+        let message = "expected one JSON message a line, got a header as of the Language Server Protocol";
+        return Malformed::new(MalformedKind::LspHeader, None, message.to_owned());
+    }
+    let message = format!("expected one JSON value, got {} ({what} at column {})", shown(line), error.column());
     Malformed { at: Some(error.column()), ..Malformed::new(MalformedKind::NotJson, None, message) }
 }
 
@@ -252,8 +252,9 @@ fn not_an_object(text: &str) -> Malformed {
 
 fn twice(text: &str, name: &str) -> Malformed {
     // The id is unambiguous as long as it is not itself the member that came twice, and the line is no response.
-    let id = match strict::members(text, ["id", "method"]) {
-        Ok([Some(raw), Some(_)]) => Id::parse(raw).ok(),
+    let is_request = name == "method" || matches!(strict::members(text, ["method"]), Ok([Some(_)]));
+    let id = match strict::members(text, ["id"]) {
+        Ok([Some(raw)]) if is_request => Id::parse(raw).ok(),
         _ => None,
     };
     let message = format!("expected each key once, got \"{name}\" twice in one object");
@@ -275,6 +276,8 @@ pub enum MalformedKind {
     Unterminated,
     /// Not one JSON value.
     NotJson,
+    /// Nor that, but the `Content-Length` of another protocol's framing: the peer will never send a line.
+    LspHeader,
     /// An array (so a batch) or a scalar.
     NotAnObject,
     /// A key twice in one object, at any depth.
@@ -305,11 +308,12 @@ pub enum MalformedKind {
 
 impl MalformedKind {
     /// Every kind, for tables and counters.
-    pub const ALL: [MalformedKind; 17] = [
+    pub const ALL: [MalformedKind; 18] = [
         MalformedKind::LineTooLong,
         MalformedKind::NotUtf8,
         MalformedKind::Unterminated,
         MalformedKind::NotJson,
+        MalformedKind::LspHeader,
         MalformedKind::NotAnObject,
         MalformedKind::DuplicateKey,
         MalformedKind::ReservedKey,
@@ -332,6 +336,7 @@ impl MalformedKind {
             MalformedKind::NotUtf8 => "not_utf8",
             MalformedKind::Unterminated => "unterminated",
             MalformedKind::NotJson => "not_json",
+            MalformedKind::LspHeader => "lsp_header",
             MalformedKind::NotAnObject => "not_an_object",
             MalformedKind::DuplicateKey => "duplicate_key",
             MalformedKind::ReservedKey => "reserved_key",
@@ -351,9 +356,11 @@ impl MalformedKind {
     /// The JSON-RPC error code of the answer.
     pub fn code(self) -> i64 {
         match self {
-            MalformedKind::LineTooLong | MalformedKind::NotUtf8 | MalformedKind::Unterminated | MalformedKind::NotJson => {
-                PARSE_ERROR
-            }
+            MalformedKind::LineTooLong
+            | MalformedKind::NotUtf8
+            | MalformedKind::Unterminated
+            | MalformedKind::NotJson
+            | MalformedKind::LspHeader => PARSE_ERROR,
             MalformedKind::TooDeep | MalformedKind::LoneSurrogate => INVALID_PARAMS,
             MalformedKind::NotAnObject
             | MalformedKind::DuplicateKey

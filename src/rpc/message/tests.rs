@@ -165,7 +165,7 @@ fn duplicate_keys_are_refused_at_any_depth() {
         (r#"{"jsonrpc":"2.0","jsonrpc":"2.0","id":3,"method":"x"}"#, "duplicate_key -32600 Lost 3"),
         (r#"{"jsonrpc":"2.0","id":3,"id":3,"method":"x"}"#, "duplicate_key -32600 Lost -"),
         (r#"{"jsonrpc":"2.0","id":3,"\u0069d":4,"method":"x"}"#, "duplicate_key -32600 Lost -"),
-        (r#"{"jsonrpc":"2.0","id":3,"method":"x","meth\u006fd":"y"}"#, "duplicate_key -32600 Lost -"),
+        (r#"{"jsonrpc":"2.0","id":3,"method":"x","meth\u006fd":"y"}"#, "duplicate_key -32600 Lost 3"),
         (r#"{"jsonrpc":"2.0","id":3,"method":"x","params":{},"params":{}}"#, "duplicate_key -32600 Lost 3"),
         (r#"{"jsonrpc":"2.0","id":3,"method":"x","z":1,"z":1}"#, "duplicate_key -32600 Lost 3"),
         (r#"{"jsonrpc":"2.0","id":3,"method":"x","params":{"a":[{"b":1,"\u0062":2}]}}"#, "duplicate_key -32600 Lost 3"),
