@@ -13,6 +13,7 @@ mod kit;
 mod attacks;
 mod cancel;
 mod clients;
+mod corpus;
 mod demo;
 mod ending;
 mod flood;

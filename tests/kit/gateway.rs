@@ -330,6 +330,24 @@ impl Running {
         }
     }
 
+    /// Sends bytes that the gateway may not read to their end.
+    pub fn offer(&mut self, bytes: &[u8]) {
+        self.sent.extend_from_slice(bytes);
+        if let Some(stdin) = &mut self.stdin {
+            let _ = stdin.write_all(bytes);
+        }
+    }
+
+    /// Sends bytes again and again, without remembering them for the story.
+    #[track_caller]
+    pub fn flood(&mut self, bytes: &[u8], times: usize) {
+        self.sent.extend_from_slice(format!("[{times} times {} bytes]", bytes.len()).as_bytes());
+        for _ in 0..times {
+            let result = self.stdin.as_mut().expect("stdin is open").write_all(bytes);
+            result.unwrap_or_else(|error| panic!("stdin: {error}\n{}", self.story()));
+        }
+    }
+
     /// Shakes hands in the legacy era.
     #[track_caller]
     pub fn initialize(&mut self, revision: &str) -> Value {
@@ -534,6 +552,13 @@ impl Running {
 }
 
 impl Ended {
+    /// The closing counters.
+    #[track_caller]
+    pub fn counters(&self) -> Value {
+        let line = self.stderr.lines().find(|line| line.starts_with("{\"frames_in\""));
+        serde_json::from_str(line.unwrap_or_else(|| panic!("no closing counters in {:?}", self.stderr))).unwrap()
+    }
+
     /// What the operator was told, but for the closing counters.
     pub fn operator_lines(&self) -> Vec<&str> {
         operator_lines(&self.stderr)
