@@ -142,7 +142,7 @@ fn recorded(dir: &Dir, effects: &Effects<'_>) -> usize {
             "note" => assert_eq!(line["action"]["exec"]["argv"][4], effects.text, "{line}"),
             _ => {
                 let url = line["action"]["http"]["url"].as_str().unwrap();
-                assert!(url.starts_with("http://127.0.0.1:") && url.ends_with(&format!("{}", effects.path)), "{line}");
+                assert!(url.starts_with("http://127.0.0.1:") && url.ends_with(effects.path), "{line}");
                 assert_eq!((&line["action"]["http"]["method"], &line["credential"]), (&json!("GET"), &json!("api")), "{line}");
             }
         }
@@ -185,6 +185,7 @@ fn check_case(world: &mut World, case: &Case, tool: &str, hands: Hands, mode: Mo
     }
     let (replies, ended) = converse(running, case, &fill, is_closing);
     check_replies(replies, expected, is_closing);
+    check_digits(&ended, expected);
     check_refusals(&ended, expected, hands);
     assert!(!ended.stderr.contains(&mark), "the marker is on stderr: {}", ended.stderr);
     let runs = expected.iter().filter(|expected| matches!(expected, Expected::Runs { .. })).count();
@@ -216,7 +217,6 @@ fn check_replies(mut replies: Vec<Value>, expected: &[Expected], is_closing: boo
         Some(at) => replies.remove(at),
         None => panic!("no {what:?} among {replies:#?}"),
     };
-    let id_of = |id: &str| serde_json::from_str::<Box<serde_json::value::RawValue>>(id).unwrap().get().to_owned();
     for what in expected {
         match what {
             Expected::Lost { code, id, .. } | Expected::Refused { code, id, .. } => {
@@ -225,7 +225,7 @@ fn check_replies(mut replies: Vec<Value>, expected: &[Expected], is_closing: boo
                 assert!(*outcome == "no" || matches!(what, Expected::Refused { .. }) && outcome.is_null(), "{reply}");
             }
             Expected::Failed { code, id } => {
-                let reply = take(what, &|reply| is_under(reply, &Under::Id(id_of(id))) && reply["result"]["isError"] == true);
+                let reply = take(what, &|reply| is_under(reply, &Under::Id(id.clone())) && reply["result"]["isError"] == true);
                 let outcome = &reply["result"]["_meta"]["tidegate/outcome"];
                 // The oldest revisions have no place for it; the text says it there.
                 let is_said = outcome["code"] == *code && outcome["executed"] == "no";
@@ -233,15 +233,15 @@ fn check_replies(mut replies: Vec<Value>, expected: &[Expected], is_closing: boo
             }
             Expected::Silent { .. } => {}
             Expected::Answered { id } => {
-                drop(take(what, &|reply| is_under(reply, &Under::Id(id_of(id))) && reply.get("result").is_some()))
+                drop(take(what, &|reply| is_under(reply, &Under::Id(id.clone())) && reply.get("result").is_some()))
             }
             Expected::Listens { id } => {
                 take(what, &|reply| reply["method"] == "notifications/subscriptions/acknowledged");
                 take(what, &|reply| reply["method"] == "notifications/cancelled");
-                take(what, &|reply| is_under(reply, &Under::Id(id_of(id))) && reply.get("result").is_some());
+                take(what, &|reply| is_under(reply, &Under::Id(id.clone())) && reply.get("result").is_some());
             }
             Expected::Runs { id } => {
-                let reply = take(what, &|reply| is_under(reply, &Under::Id(id_of(id))) && reply.get("result").is_some());
+                let reply = take(what, &|reply| is_under(reply, &Under::Id(id.clone())) && reply.get("result").is_some());
                 assert!(is_closing || reply["result"]["isError"] == false, "{reply}");
             }
         }
@@ -249,12 +249,25 @@ fn check_replies(mut replies: Vec<Value>, expected: &[Expected], is_closing: boo
     assert!(replies.is_empty(), "messages too many: {replies:#?}");
 }
 
-/// Whether the message stands under this id, digit for digit.
+/// Whether the message stands under this id.
 fn is_under(reply: &Value, id: &Under) -> bool {
     match (reply.get("id"), id) {
         (None, Under::Absent) | (Some(Value::Null), Under::Null) => true,
-        (Some(got), Under::Id(id)) => got.to_string() == *id || serde_json::from_str::<Value>(id).is_ok_and(|id| *got == id),
+        (Some(got), Under::Id(id)) => serde_json::from_str::<Value>(id).is_ok_and(|id| *got == id),
         (None | Some(_), _) => false,
+    }
+}
+
+/// Ids are echoed as they were written, digit for digit.
+#[track_caller]
+fn check_digits(ended: &Ended, expected: &[Expected]) {
+    let stdout = String::from_utf8_lossy(&ended.stdout);
+    for what in expected {
+        if let Expected::Runs { id } | Expected::Answered { id } = what
+            && !id.contains('\\')
+        {
+            assert!(stdout.contains(&format!("\"id\":{id},")), "{id} is not in {stdout}");
+        }
     }
 }
 

@@ -98,3 +98,10 @@ pub fn threads(pid: u32) -> Vec<String> {
     let names = tasks.filter_map(|task| fs::read_to_string(task.path().join("comm")).ok());
     names.map(|name| name.trim().to_owned()).collect()
 }
+
+/// The most memory a process ever had, in KiB.
+pub fn peak_kib(pid: u32) -> u64 {
+    let status = fs::read_to_string(format!("/proc/{pid}/status")).unwrap();
+    let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:")).expect("a running process has a peak");
+    line.trim().trim_end_matches(" kB").parse().unwrap()
+}

@@ -1,0 +1,213 @@
+//! The order of things: a table of stages and of tripwires along the way of a request. What a stage refuses moves no tripwire
+//! that stands behind it, and what nobody refuses moves them all, in their order.
+//!
+//! `tests/fixtures/preload/tripwire.c` stands between the installed binary and the C library and writes every deed down; the
+//! server, the command and the journal say the same from their side.
+
+use serde_json::{Value, json};
+
+use crate::kit::gateway::{Gateway, Running};
+use crate::kit::installed::{installed, preload_object};
+use crate::kit::peer::{Peer, json as json_answer};
+use crate::kit::{MODERN, modern_call};
+
+/// What stands along the way, in its order; which of the last ones depends on the action.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+enum Tripwire {
+    /// The journal's file is opened for the intent.
+    Intent,
+    /// The file of a credential is opened.
+    Credential,
+    /// A name is looked up.
+    Resolver,
+    /// A connection is begun.
+    Connector,
+    /// A program is started.
+    Spawn,
+}
+
+use Tripwire::{Connector, Credential, Intent, Resolver, Spawn};
+
+/// Targets, and a gateway that is watched.
+struct Rig {
+    peer: Peer,
+    running: Running,
+    seen: usize,
+}
+
+/// What is changed before the gateway starts.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Flaw {
+    None,
+    /// A file stands where the state folder should be.
+    NoJournal,
+    /// Others may read the credential.
+    OpenCredential,
+}
+
+impl Rig {
+    fn start(flaw: Flaw) -> Rig {
+        let peer = Peer::start(|_| json_answer("{}"));
+        let gateway = Gateway::of(installed());
+        let (deeds, marker) = (gateway.dir().join("deeds"), gateway.dir().join("marker"));
+        let key = gateway.dir().write_mode("key", "key-of-the-order", if flaw == Flaw::OpenCredential { 0o644 } else { 0o600 });
+        if flaw == Flaw::NoJournal {
+            gateway.dir().write("state", "in the way");
+        }
+        let port = peer.port();
+        let scope = json!([{"host": "localhost", "paths": ["/at/"], "port": port}, {"host": "localhost", "port": 9}, {"host": "unknown.test"}]);
+        let mut running = gateway
+            .set("tools", tools(port, &format!("echo \"$1\" >> '{}'", marker.display())))
+            .set("credentials", json!({"api": {"from": {"file": key}, "for": scope}}))
+            .set("session", json!({"on_malformed": "continue"}))
+            .set("limits", json!({"line_in_bytes": 2048}))
+            .preload(&[preload_object("tripwire.c")])
+            .env("TRIPWIRE", deeds.to_str().unwrap())
+            .says_anything()
+            .start();
+        running.probe();
+        let seen = running.dir.read("deeds").len();
+        Rig { peer, running, seen }
+    }
+
+    /// The tripwires that moved since the last look, each once, in the order in which they first did.
+    fn moved(&mut self) -> Vec<Tripwire> {
+        let deeds = self.running.dir.read("deeds");
+        let mut moved = Vec::new();
+        for tripwire in deeds[self.seen..].lines().filter_map(tripwire) {
+            if !moved.contains(&tripwire) {
+                moved.push(tripwire);
+            }
+        }
+        self.seen = deeds.len();
+        moved
+    }
+
+    /// What the targets and the journal have seen: connections, marks, intents.
+    fn reached(&self) -> (usize, usize, usize) {
+        let intents = self.running.journal().iter().filter(|line| line["type"] == "intent").count();
+        (self.peer.connections(), self.running.dir.read("marker").lines().count(), intents)
+    }
+}
+
+fn tripwire(deed: &str) -> Option<Tripwire> {
+    match deed.split_once(' ').unwrap_or((deed, "")) {
+        ("lookup", _) => Some(Resolver),
+        ("connect", _) => Some(Connector),
+        ("spawn", _) => Some(Spawn),
+        ("open", path) if path.ends_with("/key") => Some(Credential),
+        ("open", path) if path.contains("/journal/") && !path.contains("/refusals-") => Some(Intent),
+        _ => None,
+    }
+}
+
+fn tools(port: u16, script: &str) -> Value {
+    let input = json!({"type": "object", "properties": {"text": {"type": "string", "maxLength": 40}}, "required": ["text"]});
+    let http = |name: &str, url: &str| json!({"name": name, "description": "Fetches it", "input": input, "http": {"url": url, "credential": "api"}});
+    json!([
+        http("fetch", &format!("http://localhost:{port}/at/{{text}}")),
+        http("outside", &format!("http://localhost:{port}/elsewhere/{{text}}")),
+        http("unknown", "https://unknown.test/{text}"),
+        http("refusing", "http://localhost:9/{text}"),
+        {"name": "note", "description": "Notes it", "input": input, "exec": {"argv": ["sh", "-c", script, "sh", "{text}"]}},
+    ])
+}
+
+/// One line, refused by `stage`: nothing moved but what is named.
+#[track_caller]
+fn check(rig: &mut Rig, stage: &str, line: &[u8], moves: &[Tripwire]) {
+    let before = rig.reached();
+    rig.running.offer(&[line, b"\n"].concat());
+    let reply = rig.running.next();
+    let says = reply.to_string();
+    assert!(reply.get("error").is_some() || reply["result"]["isError"] == true, "{stage} did not refuse: {says}");
+    let executed = match reply.get("error") {
+        Some(error) => &error["data"]["tidegate/outcome"]["executed"],
+        None => &reply["result"]["_meta"]["tidegate/outcome"]["executed"],
+    };
+    assert!(executed == "no" || executed.is_null() && reply["error"]["code"] == -32601, "{stage}: {says}");
+    assert_eq!(rig.running.probe(), [Value::Null; 0], "{stage}");
+    assert_eq!(rig.moved(), moves, "{stage}: {says}");
+    let (connections, marks, intents) = rig.reached();
+    let is_recorded = usize::from(moves.contains(&Intent) || stage.ends_with("after the first intent"));
+    assert_eq!((connections, marks, intents), (before.0, before.1, before.2 + is_recorded), "{stage}");
+}
+
+/// A call of `tool` that is good in all but what `stage` refuses.
+fn call(tool: &str, text: &str) -> Vec<u8> {
+    modern_call(1, tool, &format!(r#"{{"text":{text}}}"#)).into_bytes()
+}
+
+fn replaced(line: &[u8], what: &str, with: &[u8]) -> Vec<u8> {
+    let at = line.windows(what.len()).position(|window| window == what.as_bytes()).expect("it is there");
+    [&line[..at], with, &line[at + what.len()..]].concat()
+}
+
+#[test]
+fn what_a_stage_refuses_moves_nothing_behind_it() {
+    for tool in ["fetch", "note"] {
+        let mut rig = Rig::start(Flaw::None);
+        let good = call(tool, "\"x\"");
+        let stages: [(&str, Vec<u8>); 12] = [
+            ("frame: UTF-8", replaced(&good, "\"x\"", b"\"x\xff\"")),
+            ("frame: length", replaced(&good, "\"x\"", format!("\"{}\"", "x".repeat(2048)).as_bytes())),
+            ("JSON", good[..good.len() - 1].to_vec()),
+            ("JSON: one value", [&good[..], b" ready"].concat()),
+            ("message: version", replaced(&good, "\"2.0\"", b"\"1.0\"")),
+            ("message: key twice", replaced(&good, "{\"text\"", b"{\"text\":\"y\",\"text\"")),
+            ("message: batch", [b"[", &good[..], b"]"].concat()),
+            ("call: method", replaced(&good, "tools/call", b"tools/run")),
+            ("call: era", replaced(&good, MODERN, b"\"_meta\":{}")),
+            ("call: tool", replaced(&good, &format!("\"{tool}\""), b"\"nothing\"")),
+            ("action: schema", call(tool, "5")),
+            ("action: template", call(tool, if tool == "note" { "\"-x\"" } else { "\"..\"" })),
+        ];
+        for (stage, line) in &stages {
+            check(&mut rig, &format!("{tool}, {stage}"), line, &[]);
+        }
+        rig.running.end();
+    }
+    let mut rig = Rig::start(Flaw::None);
+    check(&mut rig, "grant: scope of the credential", &call("outside", "\"x\""), &[]);
+    rig.running.end();
+}
+
+#[test]
+fn without_a_journal_nothing_behind_it_moves() {
+    let mut rig = Rig::start(Flaw::NoJournal);
+    for tool in ["fetch", "note"] {
+        check(&mut rig, "the intent", &call(tool, "\"x\""), &[]);
+    }
+    rig.running.end();
+}
+
+#[test]
+fn without_its_credential_a_request_asks_for_no_name() {
+    let mut rig = Rig::start(Flaw::OpenCredential);
+    check(&mut rig, "the credential", &call("fetch", "\"x\""), &[Intent, Credential]);
+    rig.running.end();
+}
+
+#[test]
+fn without_an_address_nothing_is_connected() {
+    let mut rig = Rig::start(Flaw::None);
+    check(&mut rig, "the resolver", &call("unknown", "\"x\""), &[Intent, Credential, Resolver]);
+    check(&mut rig, "the target, after the first intent", &call("refusing", "\"x\""), &[Credential, Resolver, Connector]);
+    rig.running.end();
+}
+
+#[test]
+fn what_nobody_refuses_moves_every_tripwire_in_its_order() {
+    let mut rig = Rig::start(Flaw::None);
+    let reply = rig.running.ask(std::str::from_utf8(&call("fetch", "\"x\"")).unwrap());
+    assert_eq!(reply["result"]["isError"], false, "{reply}");
+    assert_eq!(rig.moved(), [Intent, Credential, Resolver, Connector]);
+    assert_eq!(rig.reached(), (1, 0, 1));
+    rig.running.end();
+    let mut rig = Rig::start(Flaw::None);
+    let reply = rig.running.ask(std::str::from_utf8(&call("note", "\"x\"")).unwrap());
+    assert_eq!(reply["result"]["isError"], false, "{reply}");
+    assert_eq!(rig.moved(), [Intent, Credential, Spawn]);
+    assert_eq!(rig.reached(), (0, 1, 1));
+    rig.running.end();
+}
