@@ -9,6 +9,9 @@ use crate::kit::gateway::Gateway;
 use crate::kit::installed::installed;
 use crate::kit::within;
 
+/// What an operator may be told of a flood: three refused lines, one more a minute, the counters.
+const TOLD: usize = 6;
+
 /// Lines of one flood. A million takes five times as long and shows nothing more.
 const LINES: usize = 200_000;
 const MEMORY_KIB: u64 = 16 << 10;
@@ -42,7 +45,7 @@ fn flood(lines: &[&[u8]], refusal: &str) -> Duration {
     assert!(peak < MEMORY_KIB, "{peak} KiB");
     let ended = gateway.end();
     assert!(ended.stderr.contains(refusal), "{}", ended.stderr);
-    assert!(ended.stderr.lines().count() == 1, "the operator is told more than the counters: {}", ended.stderr);
+    assert!(ended.stderr.lines().count() <= TOLD, "the operator is told of each line: {}", ended.stderr);
     took
 }
 
@@ -78,7 +81,7 @@ fn lines_over_the_limit_without_end_take_no_memory_r015() {
     let peak = peak_kib(gateway.pid());
     assert!(peak < MEMORY_KIB, "{peak} KiB");
     let stderr = gateway.end().stderr;
-    assert!(stderr.contains(&format!("\"line_too_long\":{MANY}")) && stderr.lines().count() == 1, "{stderr}");
+    assert!(stderr.contains(&format!("\"line_too_long\":{MANY}")) && stderr.lines().count() <= TOLD, "{stderr}");
 }
 
 /// Whoever can be answered is, however many; what waits for a slow reader has a bound.
@@ -91,5 +94,5 @@ fn bad_requests_with_an_id_are_all_answered() {
     for id in 0..MANY {
         assert_eq!(gateway.next()["id"], id);
     }
-    assert!(gateway.end().stderr.lines().count() == 1);
+    assert!(gateway.end().stderr.lines().count() <= TOLD);
 }

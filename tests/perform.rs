@@ -52,7 +52,7 @@ impl Bench {
             true => Hands::Recorder(Recorder::new(Some(record))),
             false => Hands::Real(Executors::new(Networks::default(), None)),
         };
-        let journal = Journal::new(&config.state_dir, config.journal.sync, Clock::System);
+        let journal = Journal::new(&config.state_dir, config.journal.sync, Clock::System).unwrap();
         let vault = Vault::new(config.credentials, tidegate::sys::user_id());
         let world = World { hands, journal, vault };
         let (tools, deadline) = (Toolbox::new(config.tools), Instant::now() + Duration::from_secs(60));
