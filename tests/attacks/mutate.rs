@@ -152,6 +152,10 @@ fn call(dice: &mut Dice) -> (&'static str, &'static str) {
         ("file", r#"{"name":"n/1"}"#),
         ("file", r#"{"name":"n","title":"t\n\u2028","done":true,"n":0.5}"#),
         ("file", r#"{"name":"..a","n":18446744073709551615}"#),
+        ("say", r#"{"text":"a\u0000b"}"#),
+        ("tag", r#"{"names":["a\u0000"]}"#),
+        ("issues", r#"{"repo":"oursx/x"}"#),
+        ("issues", r#"{"repo":"Ours/x"}"#),
         ("tidegate_status", "{}"),
     ];
     calls[dice.below(calls.len())]
@@ -163,7 +167,7 @@ fn mutate_line(dice: &mut Dice, lines: &mut Vec<Vec<u8>>) {
         return;
     }
     let at = dice.below(lines.len());
-    match dice.below(26) {
+    match dice.below(29) {
         0 => drop(lines.remove(at)),
         1 => lines.insert(at, lines[at].clone()),
         2 => {
@@ -186,11 +190,56 @@ fn mutate_line(dice: &mut Dice, lines: &mut Vec<Vec<u8>>) {
             lines[at].splice(0..0, before.bytes());
         }
         7 => {
-            let noise = ["", " \r", "{", "null", "[]", "[{}]", "{}", "7", "\"x\"", "<html>", "{not json}", "x\r", "\u{2028}"];
+            let noise = [
+                "",
+                " \r",
+                "{",
+                "null",
+                "[]",
+                "[{}]",
+                "{}",
+                "7",
+                "\"x\"",
+                "<html>",
+                "{not json}",
+                "x\r",
+                "\u{2028}",
+                "\u{b}",
+                "\u{c}",
+            ];
             lines.insert(at, dice.of(&noise).as_bytes().to_vec());
         }
         8 => pad(dice, &mut lines[at]),
         9 => lines.truncate(at + 1),
+        13 => {
+            let ids = [
+                "1.0",
+                "3100.0",
+                "1e0",
+                "null",
+                "true",
+                "[1]",
+                "-0",
+                "01",
+                "1234567890123456789012",
+                r#""\ud83d""#,
+                r#""\u0031""#,
+            ];
+            let id = Json::Raw(dice.of(&ids).to_owned());
+            give_id(&mut lines[at], id);
+        }
+        14 => {
+            let bytes: [&[u8]; 4] = [b"\xff", b"\xc3", b"\xf0\x9f\x8e", b"\xed\xa0\x80"];
+            lines[at].extend_from_slice(dice.of(&bytes));
+        }
+        15 => {
+            let levels = 55 + dice.below(14);
+            let deep = format!(r#","zzz":{}{}}}"#, "[".repeat(levels), "]".repeat(levels));
+            if lines[at].ends_with(b"}}") {
+                lines[at].pop();
+                lines[at].extend_from_slice(deep.as_bytes());
+            }
+        }
         10 | 11 => share_id(dice, lines, at),
         12 => {
             let id = dice.of(&["1", "2", "3", "\"1\"", "\"2\"", "\"init\""]);
@@ -209,14 +258,19 @@ fn share_id(dice: &mut Dice, lines: &mut [Vec<u8>], at: usize) {
     let read = |line: &[u8]| std::str::from_utf8(line).ok().and_then(json::read).map(|read| read.value);
     let from = dice.below(lines.len());
     let id = read(&lines[from]).and_then(|value| value.member("id").cloned());
-    let (Some(id), Some(mut value)) = (id, read(&lines[at])) else { return };
-    if let Json::Object(members) = &mut value {
-        let own = members.iter_mut().find(|(key, _)| key.as_deref() == Some("id"));
-        match own {
+    if let Some(id) = id {
+        give_id(&mut lines[at], id);
+    }
+}
+
+fn give_id(line: &mut Vec<u8>, id: Json) {
+    let Some(mut read) = std::str::from_utf8(line).ok().and_then(json::read) else { return };
+    if let Json::Object(members) = &mut read.value {
+        match members.iter_mut().find(|(key, _)| key.as_deref() == Some("id")) {
             Some((_, own)) => *own = id,
             None => members.push((Some("id".to_owned()), id)),
         }
-        lines[at] = value.print().into_bytes();
+        *line = read.value.print().into_bytes();
     }
 }
 
@@ -303,7 +357,7 @@ fn other(dice: &mut Dice, value: &Json) -> Json {
     let raw = |text: &str| Json::Raw(text.to_owned());
     match (dice.below(8), value) {
         (0, value) => {
-            let levels = [1, 2, 50, 60, 61, 62, 63, 64, 65, 128, 300][dice.below(11)];
+            let levels = [1, 2, 59, 60, 61, 62, 63, 64, 65, 128, 300][dice.below(11)];
             let (open, close) = if dice.once_in(2) { ("[", "]") } else { ("{\"a\":", "}") };
             Json::Raw(format!("{}{}{}", open.repeat(levels), value.print(), close.repeat(levels)))
         }
