@@ -18,10 +18,11 @@ use crate::kit::dir::Dir;
 use crate::kit::gateway::{Ended, Gateway, Running};
 use crate::kit::installed::installed;
 use crate::kit::peer::{Peer, json as json_answer};
+use crate::kit::sshd::Sshd;
 use crate::kit::{legacy_call, modern_call, unique};
 
-/// A local command and an HTTP request: both show one text argument to the world.
-const TOOLS: [&str; 2] = ["note", "fetch"];
+/// A local command, an HTTP request and a remote command: each shows one text argument to the world.
+const TOOLS: &[&str] = if cfg!(feature = "ssh") { &["note", "fetch", "remote"] } else { &["note", "fetch"] };
 const SMALL: usize = 1024;
 /// As many operator lines about refused lines as there are in a row.
 const TOLD_MAX: usize = 3;
@@ -43,11 +44,14 @@ struct World {
     peer: Peer,
     /// Connections that were expected so far.
     connections: usize,
+    sshd: Sshd,
+    /// Logins that were expected so far.
+    logins: usize,
 }
 
 impl World {
     fn new() -> World {
-        World { peer: Peer::start(|_| json_answer("{}")), connections: 0 }
+        World { peer: Peer::start(|_| json_answer("{}")), connections: 0, sshd: Sshd::start(""), logins: 0 }
     }
 
     fn gateway(&self, hands: Hands, mode: Mode, is_small: bool) -> Gateway {
@@ -56,18 +60,25 @@ impl World {
         let key = gateway.dir().write("key", "key-of-the-corpus");
         let input =
             json!({"type": "object", "properties": {"text": {"type": "string", "maxLength": 200}}, "required": ["text"]});
-        let tools = json!([
+        let remote = json!({"name": "remote", "description": "Writes it down over there", "input": input,
+            "ssh": {"host": "there", "argv": ["sh", "-c", script(&gateway.dir().join("remote")), "sh", "{text}"]}});
+        let mut tools = json!([
             {"name": "note", "description": "Writes it down", "input": input, "exec": {"argv": ["sh", "-c", script(&log), "sh", "{text}"]}},
             {"name": "fetch", "description": "Fetches it", "input": input,
              "http": {"url": format!("{}/at/{{text}}", self.peer.url()), "credential": "api"}},
             {"name": "plain", "description": "Fetches it without a credential", "input": input,
              "http": {"url": format!("{}/plain/{{text}}", self.peer.url())}},
         ]);
+        if cfg!(feature = "ssh") {
+            tools.as_array_mut().unwrap().push(remote);
+        }
+        let user_key = self.sshd.credentials()["user_key"].clone();
         let scope = json!([{"host": "127.0.0.1", "port": self.peer.port(), "paths": ["/at/"]}]);
         let rule = if mode == Mode::Close { "close" } else { "continue" };
         let mut gateway = gateway
             .set("tools", tools)
-            .set("credentials", json!({"api": {"from": {"file": key}, "for": scope}}))
+            .set("credentials", json!({"api": {"from": {"file": key}, "for": scope}, "user_key": user_key}))
+            .set("hosts", json!({"there": self.sshd.host()}))
             .set("session", json!({"on_malformed": rule}));
         if is_small {
             gateway = gateway.set("limits", json!({"line_in_bytes": SMALL}));
@@ -87,15 +98,21 @@ impl World {
         };
         assert!(seen == effects.count || effects.is_at_most && seen < effects.count, "{} actions, not {}", seen, effects.count);
         assert_eq!(self.peer.connections(), self.connections, "connections");
+        assert_eq!(self.sshd.log().matches("Accepted publickey").count(), self.logins, "logins");
         if effects.count == 0 {
             check_nowhere(effects.mark, dir.path());
         }
     }
 
     fn carried_out(&mut self, dir: &Dir, effects: &Effects<'_>) -> usize {
-        let log = dir.read("log");
-        let noted = log.matches(&format!("{}\n", effects.text)).count();
-        assert_eq!(log.len(), noted * (effects.text.len() + 1), "something else was noted: {log:?}");
+        let [noted, remote] = ["log", "remote"].map(|file| {
+            let log = dir.read(file);
+            let noted = log.matches(&format!("{}\n", effects.text)).count();
+            assert_eq!(log.len(), noted * (effects.text.len() + 1), "something else was noted: {log:?}");
+            noted
+        });
+        // One session serves all remote commands of a gateway.
+        self.logins += remote.min(1);
         let seen = self.peer.seen();
         let fetched = seen.iter().filter(|seen| seen.line == format!("GET {} HTTP/1.1", effects.path)).count();
         assert_eq!(
@@ -105,8 +122,8 @@ impl World {
         let fetched = if effects.is_of("fetch") { fetched } else { 0 };
         self.connections += fetched;
         let intents = dir.journal_under("state").iter().filter(|line| line["type"] == "intent").count();
-        assert_eq!(intents, noted + fetched, "one intent for each action");
-        noted + fetched
+        assert_eq!(intents, noted + fetched + remote, "one intent for each action");
+        noted + fetched + remote
     }
 }
 
@@ -140,6 +157,14 @@ fn recorded(dir: &Dir, effects: &Effects<'_>) -> usize {
         assert_eq!(line["tool"], effects.tool, "{line}");
         match effects.tool {
             "note" => assert_eq!(line["action"]["exec"]["argv"][4], effects.text, "{line}"),
+            "remote" => {
+                assert_eq!(
+                    (&line["action"]["ssh"]["host"], &line["credential"]),
+                    (&json!("there"), &json!("user_key")),
+                    "{line}"
+                );
+                assert_eq!(line["action"]["ssh"]["argv"][4], effects.text, "{line}");
+            }
             _ => {
                 let url = line["action"]["http"]["url"].as_str().unwrap();
                 assert!(url.starts_with("http://127.0.0.1:") && url.ends_with(effects.path), "{line}");
@@ -306,7 +331,7 @@ fn stage_of(reason: &str) -> &str {
 }
 
 fn tools_of(case: &Case) -> Vec<&'static str> {
-    TOOLS.into_iter().filter(|tool| case.tools.as_deref().is_none_or(|only| only == *tool)).collect()
+    TOOLS.iter().copied().filter(|tool| case.tools.as_deref().is_none_or(|only| only == *tool)).collect()
 }
 
 fn modes_of(case: &Case) -> &'static [Mode] {
@@ -326,8 +351,8 @@ fn refused_frames_are_recorded_nowhere() {
 #[test]
 fn refused_frames_reach_no_command_and_no_server() {
     let mut world = World::new();
-    for (case, first) in Case::all().iter().zip([0, 1].into_iter().cycle()) {
-        // By turns: every tool sees both modes, and every case both tools.
+    for (case, first) in Case::all().iter().zip([0, 1, 2].into_iter().cycle()) {
+        // By turns: every tool sees both modes, and every case every tool.
         let (tools, modes) = (tools_of(case), modes_of(case).iter().cycle());
         for (tool, mode) in tools.iter().cycle().skip(first).zip(modes).take(tools.len().max(modes_of(case).len())) {
             check_case(&mut world, case, tool, Hands::Real, *mode);
@@ -366,7 +391,7 @@ fn check_twin(world: &mut World, case: &Case, tool: &str, hands: Hands) {
 #[test]
 fn the_twin_of_each_frame_acts_exactly_once() {
     let mut world = World::new();
-    for (case, first) in Case::all().iter().zip([0, 1].into_iter().cycle()) {
+    for (case, first) in Case::all().iter().zip([0, 1, 2].into_iter().cycle()) {
         let tools = tools_of(case);
         check_twin(&mut world, case, tools[first % tools.len()], Hands::Recorder);
         check_twin(&mut world, case, tools[(first + 1) % tools.len()], Hands::Real);
