@@ -7,7 +7,7 @@ use serde_json::json;
 
 use crate::kit::gateway::Gateway;
 use crate::kit::installed::installed;
-use crate::kit::within;
+use crate::kit::{process, within};
 
 /// What an operator may be told of a flood: three refused lines, one more a minute, the counters.
 const TOLD: usize = 6;
@@ -25,13 +25,6 @@ fn gateway() -> Gateway {
         .set("log", json!({"level": "trace"}))
 }
 
-/// The most memory it ever had.
-fn peak_kib(pid: u32) -> u64 {
-    let status = std::fs::read_to_string(format!("/proc/{pid}/status")).unwrap();
-    let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:")).unwrap();
-    line.trim().trim_end_matches(" kB").parse().unwrap()
-}
-
 /// Sends `LINES` lines, by turns those given, and then a request; how long that one took.
 fn flood(lines: &[&[u8]], refusal: &str) -> Duration {
     const CHUNK: usize = 1000;
@@ -44,7 +37,7 @@ fn flood(lines: &[&[u8]], refusal: &str) -> Duration {
     let answers = u64::try_from(gateway.probe().len()).unwrap();
     let took = asked.elapsed();
     assert!(answers <= BURST + 1 + began.elapsed().as_secs(), "{answers} answers without an id");
-    let peak = peak_kib(gateway.pid());
+    let peak = process::peak_kib(gateway.pid());
     assert!(peak < MEMORY_KIB, "{peak} KiB");
     let ended = gateway.end();
     assert!(ended.stderr.contains(refusal), "{}", ended.stderr);
@@ -81,7 +74,7 @@ fn lines_over_the_limit_without_end_take_no_memory_r015() {
     (0..MANY).for_each(|_| gateway.send_raw(&line));
     let answers = u64::try_from(gateway.probe().len()).unwrap();
     assert!((1..=BURST + 1 + began.elapsed().as_secs()).contains(&answers), "{answers} answers");
-    let peak = peak_kib(gateway.pid());
+    let peak = process::peak_kib(gateway.pid());
     assert!(peak < MEMORY_KIB, "{peak} KiB");
     let stderr = gateway.end().stderr;
     assert!(stderr.contains(&format!("\"line_too_long\":{MANY}")) && stderr.lines().count() <= TOLD, "{stderr}");

@@ -9,6 +9,7 @@ use serde_json::{Value, json};
 use crate::kit::gateway::{Gateway, Running};
 use crate::kit::installed::{installed, preload_object};
 use crate::kit::peer::{Peer, json as json_answer};
+use crate::kit::sshd::Sshd;
 use crate::kit::{MODERN, modern_call};
 
 /// What stands along the way, in its order; which of the last ones depends on the action.
@@ -31,6 +32,7 @@ use Tripwire::{Connector, Credential, Intent, Resolver, Spawn};
 /// Targets, and a gateway that is watched.
 struct Rig {
     peer: Peer,
+    sshd: Sshd,
     running: Running,
     seen: usize,
 }
@@ -47,10 +49,15 @@ enum Flaw {
 
 impl Rig {
     fn start(flaw: Flaw) -> Rig {
-        let peer = Peer::start(|_| json_answer("{}"));
+        let (peer, sshd) = (Peer::start(|_| json_answer("{}")), Sshd::start(""));
         let gateway = Gateway::of(installed());
         let (deeds, marker) = (gateway.dir().join("deeds"), gateway.dir().join("marker"));
-        let key = gateway.dir().write_mode("key", "key-of-the-order", if flaw == Flaw::OpenCredential { 0o644 } else { 0o600 });
+        let mode = if flaw == Flaw::OpenCredential { 0o644 } else { 0o600 };
+        let key = gateway.dir().write_mode("key", "key-of-the-order", mode);
+        let ssh_key = gateway.dir().write_mode("ssh_key", sshd.dir().read("user"), mode);
+        let mut host = sshd.host();
+        host["address"] = json!("localhost");
+        host["known_hosts"] = json!(sshd.known_hosts("named", &sshd.known_line("host").replace("127.0.0.1", "localhost")));
         if flaw == Flaw::NoJournal {
             gateway.dir().write("state", "in the way");
         }
@@ -58,7 +65,8 @@ impl Rig {
         let scope = json!([{"host": "localhost", "paths": ["/at/"], "port": port}, {"host": "localhost", "port": 9}, {"host": "unknown.test"}]);
         let mut running = gateway
             .set("tools", tools(port, &format!("echo \"$1\" >> '{}'", marker.display())))
-            .set("credentials", json!({"api": {"from": {"file": key}, "for": scope}}))
+            .set("credentials", json!({"api": {"from": {"file": key}, "for": scope}, "user_key": {"from": {"file": ssh_key}}}))
+            .set("hosts", json!({"there": host}))
             .set("session", json!({"on_malformed": "continue"}))
             .set("limits", json!({"line_in_bytes": 2048}))
             .preload(&[preload_object("tripwire.c")])
@@ -67,7 +75,7 @@ impl Rig {
             .start();
         running.probe();
         let seen = running.dir.read("deeds").len();
-        Rig { peer, running, seen }
+        Rig { peer, sshd, running, seen }
     }
 
     /// The tripwires that moved since the last look, each once, in the order in which they first did.
@@ -83,10 +91,11 @@ impl Rig {
         moved
     }
 
-    /// What the targets and the journal have seen: connections, marks, intents.
+    /// What the targets and the journal have seen: connections to both servers, marks, intents.
     fn reached(&self) -> (usize, usize, usize) {
+        let logins = self.sshd.log().matches("Accepted publickey").count();
         let intents = self.running.journal().iter().filter(|line| line["type"] == "intent").count();
-        (self.peer.connections(), self.running.dir.read("marker").lines().count(), intents)
+        (self.peer.connections() + logins, self.running.dir.read("marker").lines().count(), intents)
     }
 }
 
@@ -95,7 +104,7 @@ fn tripwire(deed: &str) -> Option<Tripwire> {
         ("lookup", _) => Some(Resolver),
         ("connect", _) => Some(Connector),
         ("spawn", _) => Some(Spawn),
-        ("open", path) if path.ends_with("/key") => Some(Credential),
+        ("open", path) if path.ends_with("key") => Some(Credential),
         ("open", path) if path.contains("/journal/") && !path.contains("/refusals-") => Some(Intent),
         _ => None,
     }
@@ -104,13 +113,21 @@ fn tripwire(deed: &str) -> Option<Tripwire> {
 fn tools(port: u16, script: &str) -> Value {
     let input = json!({"type": "object", "properties": {"text": {"type": "string", "maxLength": 40}}, "required": ["text"]});
     let http = |name: &str, url: &str| json!({"name": name, "description": "Fetches it", "input": input, "http": {"url": url, "credential": "api"}});
-    json!([
+    let mut tools = json!([
         http("fetch", &format!("http://localhost:{port}/at/{{text}}")),
         http("outside", &format!("http://localhost:{port}/elsewhere/{{text}}")),
         http("unknown", "https://unknown.test/{text}"),
         http("refusing", "http://localhost:9/{text}"),
         {"name": "note", "description": "Notes it", "input": input, "exec": {"argv": ["sh", "-c", script, "sh", "{text}"]}},
-    ])
+    ]);
+    if cfg!(feature = "ssh") {
+        let ssh = json!({"host": "there", "argv": ["sh", "-c", script, "sh", "{text}"]});
+        tools
+            .as_array_mut()
+            .unwrap()
+            .push(json!({"name": "remote", "description": "Notes it there", "input": input, "ssh": ssh}));
+    }
+    tools
 }
 
 /// One line, refused by `stage`: nothing moved but what is named.
@@ -143,9 +160,12 @@ fn replaced(line: &[u8], what: &str, with: &[u8]) -> Vec<u8> {
     [&line[..at], with, &line[at + what.len()..]].concat()
 }
 
+/// One tool of each kind.
+const KINDS: &[&str] = if cfg!(feature = "ssh") { &["fetch", "note", "remote"] } else { &["fetch", "note"] };
+
 #[test]
 fn what_a_stage_refuses_moves_nothing_behind_it() {
-    for tool in ["fetch", "note"] {
+    for tool in KINDS {
         let mut rig = Rig::start(Flaw::None);
         let good = call(tool, "\"x\"");
         let stages: [(&str, Vec<u8>); 12] = [
@@ -160,7 +180,7 @@ fn what_a_stage_refuses_moves_nothing_behind_it() {
             ("call: era", replaced(&good, MODERN, b"\"_meta\":{}")),
             ("call: tool", replaced(&good, &format!("\"{tool}\""), b"\"nothing\"")),
             ("action: schema", call(tool, "5")),
-            ("action: template", call(tool, if tool == "note" { "\"-x\"" } else { "\"..\"" })),
+            ("action: template", call(tool, if *tool == "fetch" { "\"..\"" } else { "\"-x\"" })),
         ];
         for (stage, line) in &stages {
             check(&mut rig, &format!("{tool}, {stage}"), line, &[]);
@@ -175,7 +195,7 @@ fn what_a_stage_refuses_moves_nothing_behind_it() {
 #[test]
 fn without_a_journal_nothing_behind_it_moves() {
     let mut rig = Rig::start(Flaw::NoJournal);
-    for tool in ["fetch", "note"] {
+    for tool in KINDS {
         check(&mut rig, "the intent", &call(tool, "\"x\""), &[]);
     }
     rig.running.end();
@@ -185,6 +205,9 @@ fn without_a_journal_nothing_behind_it_moves() {
 fn without_its_credential_a_request_asks_for_no_name() {
     let mut rig = Rig::start(Flaw::OpenCredential);
     check(&mut rig, "the credential", &call("fetch", "\"x\""), &[Intent, Credential]);
+    if cfg!(feature = "ssh") {
+        check(&mut rig, "the key, after the first intent", &call("remote", "\"x\""), &[Credential]);
+    }
     rig.running.end();
 }
 
@@ -210,4 +233,12 @@ fn what_nobody_refuses_moves_every_tripwire_in_its_order() {
     assert_eq!(rig.moved(), [Intent, Credential, Spawn]);
     assert_eq!(rig.reached(), (0, 1, 1));
     rig.running.end();
+    if cfg!(feature = "ssh") {
+        let mut rig = Rig::start(Flaw::None);
+        let reply = rig.running.ask(std::str::from_utf8(&call("remote", "\"x\"")).unwrap());
+        assert_eq!(reply["result"]["isError"], false, "{reply}");
+        assert_eq!(rig.moved(), [Intent, Credential, Resolver, Connector]);
+        assert_eq!(rig.reached(), (1, 1, 1));
+        rig.running.end();
+    }
 }

@@ -118,7 +118,7 @@ fn a_new_key_is_accepted_once_and_a_changed_one_never() {
 }
 
 #[test]
-fn every_way_to_log_in_works_and_says_why_it_fails() {
+fn every_way_to_log_in_works_and_says_why_it_fails_r077_r078() {
     let sshd = Sshd::start("MaxAuthTries 3");
     let dir = sshd.dir();
     let mut authorized = fs::read_to_string(dir.join("authorized_keys")).unwrap();

@@ -68,7 +68,7 @@ fn a_command_ends_as_it_says() {
 }
 
 #[test]
-fn both_streams_are_drained_at_once_and_memory_is_bounded() {
+fn both_streams_are_drained_at_once_and_memory_is_bounded_r073() {
     let server = Server::new();
     let caller = Caller::new(&server);
     let flood = "yes out | head -c 8000000 & yes err | head -c 8000000 >&2 & wait";
@@ -186,7 +186,7 @@ fn a_new_key_is_stored_after_the_login_and_no_sooner() {
 }
 
 #[test]
-fn every_kind_of_key_logs_in() {
+fn every_kind_of_key_logs_in_r078() {
     let server = Server::new();
     let mut caller = Caller::new(&server);
     for kind in ["ed25519", "rsa", "ecdsa"] {
@@ -296,7 +296,7 @@ fn wait_for_file(stdout: std::os::fd::OwnedFd) {
 }
 
 #[test]
-fn an_agent_that_hangs_is_left_by_cancel_and_deadline() {
+fn an_agent_that_hangs_is_left_by_cancel_and_deadline_r077() {
     let server = Server::new();
     let listener = UnixListener::bind(server.at("agent")).unwrap();
     let mut rule = server.rule();
@@ -445,7 +445,7 @@ fn signal(pid: i32) {
 }
 
 #[test]
-fn a_connection_that_breaks_is_another_word() {
+fn a_connection_that_breaks_is_another_word_r079() {
     let server = Server::new();
     let caller = Caller::new(&server);
     let mut told = Told::new();
