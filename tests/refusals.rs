@@ -39,15 +39,16 @@ fn each_refusal_has_its_stage_its_reason_and_the_era_it_got_to() {
     let ended = running.end();
     let records = ended.dir.refusals_under("state");
     let got: Vec<_> = records.iter().map(|record| json!(shown(record, &["stage", "reason", "era", "seq"]))).collect();
+    // Number 0 is the line that says who writes the file.
     let expected = [
-        json!(["message", "not_json", null, 0]),
-        json!(["message", "wrong_version", null, 1]),
-        json!(["message", "bad_params", null, 2]),
-        json!(["call", "invalid_params", "2024-11-05", 3]),
-        json!(["action", "bad_arguments", "2025-06-18", 4]),
+        json!(["message", "not_json", null, 1]),
+        json!(["message", "wrong_version", null, 2]),
+        json!(["message", "bad_params", null, 3]),
+        json!(["call", "invalid_params", "2024-11-05", 4]),
         json!(["action", "bad_arguments", "2025-06-18", 5]),
-        json!(["call", "unknown_tool", "2026-07-28", 6]),
-        json!(["action", "bad_arguments", "2026-07-28", 7]),
+        json!(["action", "bad_arguments", "2025-06-18", 6]),
+        json!(["call", "unknown_tool", "2026-07-28", 7]),
+        json!(["action", "bad_arguments", "2026-07-28", 8]),
     ];
     assert_eq!(got, expected);
     assert_eq!(records[0]["bytes"], 5 + mark.len());

@@ -181,20 +181,15 @@ impl Writer {
         }
     }
 
-    fn append(&mut self, batch: &[Refused], mut skipped: u64) -> std::io::Result<()> {
-        let mut lines = String::new();
-        let mut seq = self.seq;
-        for refused in batch {
-            lines += &self.line(seq, refused, std::mem::take(&mut skipped));
-            lines.push('\n');
-            seq += 1;
-        }
+    fn append(&mut self, batch: &[Refused], skipped: u64) -> std::io::Result<()> {
+        let (mut lines, mut next) = self.lines(self.seq, batch, skipped);
         if self.file.is_some() && self.bytes + lines.len() as u64 > REFUSAL_FILE_BYTES {
             self.turn_over()?;
         }
         if self.file.is_none() {
             let session = Record::Session { version: env!("CARGO_PKG_VERSION"), pid: std::process::id() };
-            let first = Line { seq, at: self.clock.now_text(), record: &session };
+            let first = Line { seq: self.seq, at: self.clock.now_text(), record: &session };
+            (lines, next) = self.lines(self.seq + 1, batch, skipped);
             lines.insert_str(0, &(crate::wire::escape::to_line(&first) + "\n"));
             self.file = Some(create(&self.dir, PREFIX, &self.clock.now_text())?);
             self.bytes = 0;
@@ -202,8 +197,19 @@ impl Writer {
         let (file, _) = self.file.as_mut().expect("made above");
         file.write_all(lines.as_bytes())?;
         self.bytes += lines.len() as u64;
-        self.seq = seq;
+        self.seq = next;
         Ok(())
+    }
+
+    /// A line each, numbered from `seq`, and the number that follows; the first tells how many were skipped before it.
+    fn lines(&self, mut seq: u64, batch: &[Refused], mut skipped: u64) -> (String, u64) {
+        let mut lines = String::new();
+        for refused in batch {
+            lines += &self.line(seq, refused, std::mem::take(&mut skipped));
+            lines.push('\n');
+            seq += 1;
+        }
+        (lines, seq)
     }
 
     fn line(&self, seq: u64, refused: &Refused, skipped: u64) -> String {
@@ -278,13 +284,13 @@ mod tests {
         rig.write(2);
         let [(path, text)] = &rig.files()[..] else { panic!("one file") };
         let lines: Vec<&str> = text.lines().collect();
-        assert!(lines[0].contains(r#""type":"session""#), "{text}");
+        assert!(lines[0].starts_with(r#"{"seq":0,"#) && lines[0].contains(r#""type":"session""#), "{text}");
         let print: String = rig.refusals.fingerprint(b"{bad").code.unwrap().iter().map(|b| format!("{b:02x}")).collect();
         let record = format!(
-            r#"{{"type":"refusal","seq":0,"at":"1970-01-01T00:00:00.000Z","stage":"message","reason":"not_json","bytes":4,"fingerprint":"{print}","era":null,"skipped":3}}"#
+            r#"{{"type":"refusal","seq":1,"at":"1970-01-01T00:00:00.000Z","stage":"message","reason":"not_json","bytes":4,"fingerprint":"{print}","era":null,"skipped":3}}"#
         );
         assert_eq!(lines[1], record);
-        assert!(lines[2].contains(r#""seq":1,"#) && !lines[2].contains("skipped"), "{text}");
+        assert!(lines[2].contains(r#""seq":2,"#) && !lines[2].contains("skipped"), "{text}");
         assert_eq!(fs::metadata(path).unwrap().permissions().mode() & 0o777, 0o600);
     }
 
