@@ -16,6 +16,7 @@ use tidegate::gateway::pipeline::{World, judge, perform};
 use tidegate::journal::append::Journal;
 use tidegate::mcp::call::{Call, Step};
 use tidegate::mcp::session::Session;
+use tidegate::outcome::budget::Sinks;
 use tidegate::outcome::result::{Code, Executed, Outcome};
 use tidegate::policy::rules::{Networks, Toolbox};
 use tidegate::rpc::message::{Message, parse};
@@ -61,7 +62,7 @@ impl Bench {
 
     fn perform(&self, tool: &str) -> Outcome {
         let grant = judge(&call(tool), &self.tools).unwrap();
-        let ctx = CallCtx { token: &self.token, deadline: self.deadline, redactor: self.world.vault.redactor() };
+        let ctx = CallCtx { token: &self.token, deadline: self.deadline, sinks: Sinks::new(self.world.vault.redactor()) };
         perform(grant, 1, Instant::now(), &ctx, &self.world)
     }
 

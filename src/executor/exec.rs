@@ -99,7 +99,7 @@ enum Stop {
 
 impl Work {
     fn new(mut child: Child, terms: &Terms, ctx: &CallCtx<'_>) -> Self {
-        let output = |pipe| Output { pipe, sink: Sink::new(&ctx.redactor, kept_bytes(terms.content_bytes)) };
+        let output = |pipe| Output { pipe, sink: ctx.sinks.sink(kept_bytes(terms.content_bytes)) };
         let (stdout, stderr) = (output(child.stdout.take()), output(child.stderr.take()));
         Work { child, stdout, stderr, phase: Phase::Running, buffer: vec![0; CHUNK_BYTES] }
     }
@@ -256,6 +256,7 @@ mod tests {
     use super::*;
     use crate::cancel::{CancelToken, Why};
     use crate::limits::CONTENT_BYTES;
+    use crate::outcome::budget::Sinks;
     use crate::process::testing::{Known, PATH, Told, peak_kib};
     use crate::secret::Redactor;
     use serde_json::Value;
@@ -271,7 +272,10 @@ mod tests {
         let [tool, rule, target] = ["tool", "rule", "exec"].map(str::to_owned);
         let terms = Terms { tool, rule, target, credential: None, host: None, content_bytes: CONTENT_BYTES, timeout };
         let redactor = Arc::new(Redactor::none());
-        run(Authorized::in_test(action, terms), &CallCtx { token, deadline: Instant::now() + timeout, redactor })
+        run(
+            Authorized::in_test(action, terms),
+            &CallCtx { token, deadline: Instant::now() + timeout, sinks: Sinks::new(redactor) },
+        )
     }
 
     fn run_plain(argv: &[&str]) -> Outcome {

@@ -21,10 +21,11 @@ use crate::action::ssh::SshAction;
 use crate::cancel::CancelToken;
 use crate::executor::http::HttpExecutor;
 use crate::executor::recorder::Recorder;
+use crate::outcome::budget::Sinks;
 use crate::outcome::result::{Code, Executed, Failure, Outcome};
 use crate::policy::grant::{Authorized, Grant};
 use crate::policy::rules::Networks;
-use crate::secret::{Redactor, Secret};
+use crate::secret::Secret;
 
 /// What a running call is given beside its grant.
 pub struct CallCtx<'a> {
@@ -32,8 +33,8 @@ pub struct CallCtx<'a> {
     pub token: &'a CancelToken,
     /// When the call is over at the latest.
     pub deadline: Instant,
-    /// Every credential value this process has seen.
-    pub redactor: Arc<Redactor>,
+    /// What its output is written to.
+    pub sinks: Sinks,
 }
 
 /// Credential values handed out for one call; each absent if the grant names none.

@@ -15,6 +15,7 @@ use crate::executor::{CallCtx, Handed, Hands};
 use crate::journal::append::{AppendError, Journal};
 use crate::journal::record::Record;
 use crate::mcp::call::Call;
+use crate::outcome::budget::Sinks;
 use crate::outcome::result::{Code, Executed, Failure, Outcome};
 use crate::policy::decide::{Refusal, decide};
 use crate::policy::grant::Grant;
@@ -54,8 +55,8 @@ pub fn perform(grant: Grant, number: u64, admitted: Instant, ctx: &CallCtx<'_>, 
     }
     let outcome = match hand_out(&grant, &world.vault) {
         Ok(handed) => {
-            let redactor = world.vault.redactor();
-            world.hands.run(grant, &handed, &CallCtx { redactor, ..*ctx })
+            let sinks = Sinks { redactor: world.vault.redactor(), ..ctx.sinks.clone() };
+            world.hands.run(grant, &handed, &CallCtx { sinks, ..*ctx })
         }
         Err(failure) => failure.into(),
     };

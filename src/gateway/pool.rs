@@ -16,6 +16,7 @@ use crate::gateway::pipeline::{judge, perform};
 use crate::gateway::shared::{Job, Shared};
 use crate::mcp::render::render;
 use crate::mcp::reply::Reply;
+use crate::outcome::budget::Sinks;
 use crate::outcome::result::{Code, Executed};
 use crate::thread::{self, Thread};
 use crate::wire::outbox::Ticket;
@@ -102,5 +103,5 @@ fn carry(shared: &Shared, ticket: Ticket, admitted: Admitted<Job>, has_begun: &A
 }
 
 fn ctx<'a>(shared: &Shared, token: &'a CancelToken, deadline: Instant) -> CallCtx<'a> {
-    CallCtx { token, deadline, redactor: shared.world.vault.redactor() }
+    CallCtx { token, deadline, sinks: Sinks::new(shared.world.vault.redactor()) }
 }

@@ -6,6 +6,7 @@
 use std::collections::VecDeque;
 use std::sync::Arc;
 
+use crate::outcome::meter::Meter;
 use crate::secret::{Redactor, Stream};
 use crate::wire::escape::escaped_len;
 
@@ -17,9 +18,32 @@ pub fn payload_bytes(content_bytes: usize) -> usize {
     content_bytes.saturating_sub(FRAMEWORK_BYTES) / 2
 }
 
+/// What the sinks of one call have in common.
+#[derive(Clone)]
+pub struct Sinks {
+    /// Every credential value this process has seen.
+    pub redactor: Arc<Redactor>,
+    /// Counts what the call's sources produce.
+    pub meter: Arc<Meter>,
+}
+
+impl Sinks {
+    /// For a call that has produced nothing yet.
+    pub fn new(redactor: Arc<Redactor>) -> Self {
+        Sinks { redactor, meter: Arc::default() }
+    }
+
+    /// A sink that keeps enough to show `keep` serialised bytes.
+    pub fn sink(&self, keep: usize) -> Sink {
+        let kept = Kept { head: Vec::new(), tail: VecDeque::new(), keep, stored: 0 };
+        Sink { redaction: self.redactor.stream(), meter: Arc::clone(&self.meter), kept, bytes: 0 }
+    }
+}
+
 /// Takes a stream of bytes and keeps what a budget of `keep` serialised bytes can show of it.
 pub struct Sink {
     redaction: Stream,
+    meter: Arc<Meter>,
     kept: Kept,
     bytes: u64,
 }
@@ -48,15 +72,10 @@ pub struct Capture {
 }
 
 impl Sink {
-    /// A sink that keeps enough to show `keep` serialised bytes.
-    pub fn new(redactor: &Arc<Redactor>, keep: usize) -> Self {
-        let kept = Kept { head: Vec::new(), tail: VecDeque::new(), keep, stored: 0 };
-        Sink { redaction: redactor.stream(), kept, bytes: 0 }
-    }
-
     /// Takes one chunk, at most 64 KiB so that the caller's loop looks at its cancel flag often enough.
     pub fn write(&mut self, chunk: &[u8]) {
         self.bytes += chunk.len() as u64;
+        self.meter.count(chunk);
         let kept = &mut self.kept;
         self.redaction.push(chunk, &mut |clean| kept.push(clean));
     }
@@ -203,7 +222,7 @@ mod tests {
     use super::*;
 
     fn captured(input: &[u8], keep: usize, budget: usize, chunk: usize) -> Capture {
-        let mut sink = Sink::new(&Arc::new(Redactor::none()), keep);
+        let mut sink = Sinks::new(Arc::new(Redactor::none())).sink(keep);
         input.chunks(chunk).for_each(|chunk| sink.write(chunk));
         let (kept, bytes) = sink.finish();
         kept.capture(bytes, budget)

@@ -246,12 +246,12 @@ mod tests {
 
     use super::*;
     use crate::limits::{CONTENT_BYTES_MAX, CONTENT_BYTES_MIN};
-    use crate::outcome::budget::Sink;
+    use crate::outcome::budget::Sinks;
     use crate::outcome::result::Ended;
     use crate::secret::Redactor;
 
     fn kept(input: &[u8], content_bytes: usize) -> (Kept, u64) {
-        let mut sink = Sink::new(&Arc::new(Redactor::none()), kept_bytes(content_bytes));
+        let mut sink = Sinks::new(Arc::new(Redactor::none())).sink(kept_bytes(content_bytes));
         input.chunks(64 << 10).for_each(|chunk| sink.write(chunk));
         sink.finish()
     }

@@ -17,7 +17,7 @@ use base64::prelude::{BASE64_STANDARD, Engine};
 use serde_json::value::RawValue;
 
 use crate::limits::{CHUNK_BYTES, JSON_BODY_BYTES};
-use crate::outcome::budget::{Kept, Sink, payload_bytes};
+use crate::outcome::budget::{Kept, Sink, Sinks, payload_bytes};
 use crate::outcome::http::headers::Listing;
 use crate::outcome::http::media::{Charset, Kind, Media};
 use crate::outcome::http::select::{Select, pick};
@@ -83,8 +83,9 @@ struct Body {
 
 impl Shown {
     /// For the response that begins with `head`; `content_bytes` is for both copies together.
-    pub fn new(head: Head, select: &[String], redactor: &Arc<Redactor>, content_bytes: usize) -> Self {
+    pub fn new(head: Head, select: &[String], sinks: &Sinks, content_bytes: usize) -> Self {
         let payload = payload_bytes(content_bytes);
+        let redactor = &sinks.redactor;
         let listing = headers::list(&head.headers, redactor, payload / 8);
         let value = |wanted: &str| {
             let found = head.headers.iter().find(|(name, _)| name == wanted);
@@ -104,7 +105,7 @@ impl Shown {
             listing,
             media,
             select,
-            sink: Sink::new(redactor, keep),
+            sink: sinks.sink(keep),
             bytes: 0,
             content_bytes,
         }
@@ -269,7 +270,7 @@ impl Shaper<'_> {
             let members = format!("\"items\":{items},\"shown\":{shown},\"items_total\":{total}");
             return Body { members, text: items, truncated: true, notes };
         }
-        let mut sink = Sink::new(&Arc::new(Redactor::none()), self.budget);
+        let mut sink = Sinks::new(Arc::new(Redactor::none())).sink(self.budget);
         json.as_bytes().chunks(CHUNK_BYTES).for_each(|chunk| sink.write(chunk));
         let (kept, bytes) = sink.finish();
         let text = kept.capture(bytes, self.budget).text();
@@ -392,7 +393,7 @@ mod tests {
         let headers = case.headers.iter().map(|(name, value)| ((*name).to_owned(), value.clone().into_bytes())).collect();
         let select: Vec<String> = case.select.iter().map(|pointer| (*pointer).to_owned()).collect();
         let head = Head { status: case.status, reason, headers };
-        let mut shown = Shown::new(head, &select, &Arc::new(Redactor::none()), case.content_bytes);
+        let mut shown = Shown::new(head, &select, &Sinks::new(Arc::new(Redactor::none())), case.content_bytes);
         case.body.chunks(1000).for_each(|chunk| shown.write(chunk));
         let outcome = shown.finish(case.ending.clone(), &|| false).unwrap();
         let structured = outcome.structured.as_deref().unwrap();
@@ -585,7 +586,7 @@ mod tests {
     #[test]
     fn a_cancel_ends_the_work_on_a_body() {
         let head = Head { status: 200, reason: "OK", headers: vec![("content-type".into(), b"application/json".to_vec())] };
-        let mut shown = Shown::new(head, &[], &Arc::new(Redactor::none()), 32 << 10);
+        let mut shown = Shown::new(head, &[], &Sinks::new(Arc::new(Redactor::none())), 32 << 10);
         shown.write(b"[1]");
         assert_eq!(shown.finish(Ending::Whole, &|| true), None);
     }

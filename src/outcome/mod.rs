@@ -2,6 +2,7 @@
 //!
 //! Results are decisions, not raw material: bounded, redacted, and honest about what was left out.
 
+pub mod meter;
 pub mod budget;
 pub mod result;
 pub mod command;

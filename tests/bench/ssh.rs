@@ -14,6 +14,7 @@ use tidegate::gateway::pipeline::judge;
 use tidegate::mcp::call::Step;
 use tidegate::mcp::listing::ToolListing;
 use tidegate::mcp::session::Session;
+use tidegate::outcome::budget::Sinks;
 use tidegate::policy::rules::Toolbox;
 use tidegate::rpc::message::{Message, parse};
 use tidegate::secret::{Redactor, Secret};
@@ -115,7 +116,7 @@ impl Executor {
         let grant = judge(&call, &self.tools).unwrap();
         let token = CancelToken::new().unwrap();
         let deadline = Instant::now() + Duration::from_secs(20);
-        let ctx = CallCtx { token: &token, deadline, redactor: Arc::new(Redactor::none()) };
+        let ctx = CallCtx { token: &token, deadline, sinks: Sinks::new(Arc::new(Redactor::none())) };
         assert_eq!(self.hands.run(grant, &self.handed, &ctx).code, None);
     }
 }

@@ -64,7 +64,7 @@ impl HttpExecutor {
     /// 400 and above is `target_error`, executed: yes, with its content; whatever is read of a response is in the outcome.
     pub fn run(&self, grant: Authorized<HttpAction>, credential: Option<&Secret>, ctx: &CallCtx<'_>) -> Outcome {
         self.attempt(&grant, credential, ctx).unwrap_or_else(|mut failure| {
-            failure.message = ctx.redactor.text(&failure.message).into_owned();
+            failure.message = ctx.sinks.redactor.text(&failure.message).into_owned();
             failure.into()
         })
     }
@@ -84,7 +84,7 @@ impl HttpExecutor {
         let agent = transport::agent(&exchange, self.trust.connector(), roots);
         let response = request::send(&agent, action, terms, credential, |error| failure::unanswered(error, &exchange, action))?;
         exchange.head_came();
-        let shown = Shown::new(head(&response), &action.select, &ctx.redactor, terms.content_bytes);
+        let shown = Shown::new(head(&response), &action.select, &ctx.sinks, terms.content_bytes);
         read(response, shown, &exchange, ctx.token)
     }
 

@@ -58,7 +58,7 @@ impl SshExecutor {
     /// A status other than 0 or a signal is `target_error`, executed: yes, with the output.
     pub fn run(&self, grant: Authorized<SshAction>, host: &Arc<HostRule>, secrets: Handed, ctx: &CallCtx<'_>) -> Outcome {
         self.attempt(&grant, host, secrets, ctx).unwrap_or_else(|mut failure| {
-            failure.message = ctx.redactor.text(&failure.message).into_owned();
+            failure.message = ctx.sinks.redactor.text(&failure.message).into_owned();
             failure.into()
         })
     }

@@ -105,7 +105,7 @@ impl<'a> Pump<'a> {
         terms: &Terms,
         ctx: &CallCtx<'_>,
     ) -> Self {
-        let sink = || Sink::new(&ctx.redactor, kept_bytes(terms.content_bytes));
+        let sink = || ctx.sinks.sink(kept_bytes(terms.content_bytes));
         Pump {
             link,
             channel,

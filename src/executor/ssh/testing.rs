@@ -19,6 +19,7 @@ use crate::executor::dial::Dialler;
 use crate::executor::resolve::system_lookup;
 use crate::executor::ssh::SshExecutor;
 use crate::limits::CONTENT_BYTES;
+use crate::outcome::budget::Sinks;
 use crate::outcome::result::Outcome;
 use crate::policy::grant::{Authorized, Terms};
 use crate::policy::rules::{HostKeyPolicy, HostRule, Networks, SshAuth, Tie};
@@ -287,7 +288,7 @@ impl Caller {
     pub(super) fn call(&self, action: SshAction, timeout: Duration, token: &CancelToken) -> Outcome {
         let [tool, rule, target] = ["tool", "rule", "ssh"].map(str::to_owned);
         let terms = Terms { tool, rule, target, credential: None, host: None, content_bytes: CONTENT_BYTES, timeout };
-        let ctx = CallCtx { token, deadline: Instant::now() + timeout, redactor: Arc::new(Redactor::none()) };
+        let ctx = CallCtx { token, deadline: Instant::now() + timeout, sinks: Sinks::new(Arc::new(Redactor::none())) };
         self.executor.run(Authorized::in_test(action, terms), &self.rule, self.secrets.clone(), &ctx)
     }
 }
