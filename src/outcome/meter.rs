@@ -37,7 +37,7 @@ mod tests {
     #[test]
     fn bytes_and_line_feeds_add_up() {
         let meter = Meter::default();
-        ["a\nb", "", "\n\n"].map(|chunk| meter.count(chunk.as_bytes()));
+        ["a\nb", "", "\n\n"].iter().for_each(|chunk| meter.count(chunk.as_bytes()));
         assert_eq!((meter.bytes(), meter.lines()), (5, 3));
     }
 }
