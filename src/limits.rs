@@ -17,8 +17,8 @@ pub const ENVELOPE_BYTES: usize = 96 << 10;
 pub const CONTENT_BYTES: usize = 32 << 10;
 /// The largest `content_bytes` that still makes a legal line.
 pub const CONTENT_BYTES_MAX: usize = LINE_OUT_BYTES - ENVELOPE_BYTES;
-/// The smallest `content_bytes` in which head, tail and notes still make sense.
-pub const CONTENT_BYTES_MIN: usize = 2 << 10;
+/// The smallest `content_bytes` in which head, tail, notes and cursors still make sense.
+pub const CONTENT_BYTES_MIN: usize = 4 << 10;
 /// Calls admitted and not yet answered.
 pub const CALLS: usize = 64;
 /// Worker threads; each holds one call.
@@ -85,8 +85,14 @@ pub const SECRET_BYTES_MIN: usize = 8;
 pub const SECRET_BYTES_MAX: usize = 64 << 10;
 /// A configuration file.
 pub const CONFIG_BYTES: u64 = 4 << 20;
-/// A response body that is parsed as JSON is kept whole up to this many bytes; above it only the preview is.
+/// A response body up to this size is parsed as JSON from memory; above it, from its stored result.
 pub const JSON_BODY_BYTES: usize = 1 << 20;
+/// One stored result; what a source produces beyond it is counted and thrown away.
+pub const ARTIFACT_BYTES: u64 = 16 << 20;
+/// All stored results of a state folder; the oldest go first.
+pub const ARTIFACTS_BYTES: u64 = 256 << 20;
+/// A stored result that was not read for this long is gone.
+pub const ARTIFACT_LIFE: Duration = Duration::from_secs(15 * 60);
 /// Response headers of an HTTP target, all together (ureq's own default, stated so that it cannot drift).
 pub const HTTP_HEADER_BYTES: usize = 64 << 10;
 

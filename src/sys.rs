@@ -417,6 +417,8 @@ fn take_hidden(real: &AtomicI32) -> Option<OwnedFd> {
     (fd >= 0).then(|| unsafe { OwnedFd::from_raw_fd(fd) })
 }
 
+/// For `OpenOptionsExt::custom_flags`: a symbolic link in the last place is refused.
+pub const NO_FOLLOW: i32 = libc::O_NOFOLLOW;
 /// Flags for opening a file so that neither the open nor a read or write on it waits; close-on-exec.
 pub const OPEN_NONBLOCKING: i32 = libc::O_NONBLOCK | libc::O_CLOEXEC | libc::O_NOCTTY;
 

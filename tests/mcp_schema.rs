@@ -15,7 +15,7 @@ use tidegate::mcp::render::{
     Progress, render, render_acknowledged, render_cancelled, render_progress, render_subscription_end, render_tools_changed,
     render_unaddressed_error,
 };
-use tidegate::mcp::reply::{Reply, ToolReply};
+use tidegate::mcp::reply::{Contents, Link, Reply, ResourceReply, ToolReply};
 use tidegate::mcp::session::Session;
 use tidegate::rpc::error::RpcError;
 use tidegate::rpc::id::Id;
@@ -164,10 +164,29 @@ fn listing() -> Arc<ToolListing> {
     Arc::new(ToolListing { entries: vec![entry("one", all), entry("two", ToolAnnotations::default())] })
 }
 
+fn resource(contents: Contents) -> Reply {
+    Reply::Resource(ResourceReply {
+        uri: "tidegate://result/0123456789abcdef0123456789abcdef".to_owned(),
+        contents,
+        offset: 1,
+        bytes: 2,
+        total: 9,
+        gone: 4,
+        next_uri: Some("tidegate://result/0123456789abcdef0123456789abcdef?offset=3".to_owned()),
+        outcome: r#"{"code":null}"#.to_owned(),
+    })
+}
+
 fn replies(revision: Revision) -> Vec<Reply> {
     let tool = |is_error, structured: Option<&str>| {
         Reply::Tool(ToolReply {
             blocks: vec!["text\u{2028}".to_owned(), String::new()],
+            links: vec![Link {
+                uri: "tidegate://result/0123456789abcdef0123456789abcdef".to_owned(),
+                name: "one stdout".to_owned(),
+                media_type: "text/plain; charset=utf-8",
+                bytes: 5,
+            }],
             structured: structured.map(str::to_owned),
             is_error,
             outcome: r#"{"code":"ok","executed":"yes","truncated":false}"#.to_owned(),
@@ -180,6 +199,9 @@ fn replies(revision: Revision) -> Vec<Reply> {
         Reply::ResourceTemplates,
         tool(false, Some(r#"{"exit":0,"big":9007199254740993}"#)),
         tool(true, None),
+        resource(Contents::Text("text\u{2028}".to_owned())),
+        resource(Contents::Blob("AAE=".to_owned())),
+        Reply::ResourceNotFound { uri: "tidegate://x".to_owned(), outcome: "{}".to_owned() },
     ];
     let instructions = Some("Use it well.".into());
     if revision.is_legacy() {

@@ -3,6 +3,7 @@
 
 use std::fs::File;
 use std::path::Path;
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use tidegate::cancel::{CancelToken, Why};
@@ -16,6 +17,7 @@ use tidegate::gateway::pipeline::{World, judge, perform};
 use tidegate::journal::append::Journal;
 use tidegate::mcp::call::{Call, Step};
 use tidegate::mcp::session::Session;
+use tidegate::outcome::artifact::Store;
 use tidegate::outcome::budget::Sinks;
 use tidegate::outcome::result::{Code, Executed, Outcome};
 use tidegate::policy::rules::{Networks, Toolbox};
@@ -55,14 +57,15 @@ impl Bench {
         };
         let journal = Journal::new(&config.state_dir, config.journal.sync, Clock::System).unwrap();
         let vault = Vault::new(config.credentials, tidegate::sys::user_id());
-        let world = World { hands, journal, vault };
+        let world = World { hands, journal, vault, store: Arc::new(Store::new(&config.state_dir)) };
         let (tools, deadline) = (Toolbox::new(config.tools), Instant::now() + Duration::from_secs(60));
         Bench { dir, tools, world, token: CancelToken::new().unwrap(), deadline }
     }
 
     fn perform(&self, tool: &str) -> Outcome {
         let grant = judge(&call(tool), &self.tools).unwrap();
-        let ctx = CallCtx { token: &self.token, deadline: self.deadline, sinks: Sinks::new(self.world.vault.redactor()) };
+        let sinks = Sinks::new(self.world.vault.redactor(), Arc::clone(&self.world.store), tool);
+        let ctx = CallCtx { token: &self.token, deadline: self.deadline, sinks };
         perform(grant, 1, Instant::now(), &ctx, &self.world)
     }
 

@@ -2,7 +2,7 @@
 //!
 //! All pure: no name is resolved and no socket opened; text is quoted for a remote shell only when the SSH executor asks for
 //! the command line. After this module no `serde_json::Value` of a peer exists any more; executors see `HttpAction`,
-//! `ExecAction` and `SshAction` only.
+//! `ExecAction`, `SshAction` and `ReadAction` only.
 
 pub mod schema;
 pub mod template;
@@ -12,12 +12,14 @@ pub mod environment;
 pub mod exec;
 pub mod shell;
 pub mod ssh;
+pub mod read;
 pub mod record;
 
 use serde_json::Value;
 
 use crate::action::exec::{ExecAction, ExecTemplate};
 use crate::action::http::{HttpAction, HttpTemplate};
+use crate::action::read::ReadAction;
 use crate::action::schema::Schema;
 use crate::action::ssh::{SshAction, SshTemplate};
 use crate::action::template::Names;
@@ -32,6 +34,8 @@ pub enum Action {
     Exec(ExecAction),
     /// One remote command.
     Ssh(SshAction),
+    /// A look into a stored result of ours; touches nothing else.
+    Read(ReadAction),
 }
 
 /// What a tool does with its arguments.
@@ -43,6 +47,8 @@ pub enum Recipe {
     Exec(ExecTemplate),
     /// Fills a remote command line.
     Ssh(SshTemplate),
+    /// Reads on in a stored result: `read_result`.
+    Read,
 }
 
 impl Recipe {
@@ -52,6 +58,7 @@ impl Recipe {
             Recipe::Http(template) => template.names(),
             Recipe::Exec(template) => template.names(),
             Recipe::Ssh(template) => template.names(),
+            Recipe::Read => Names::default(),
         }
     }
 }
@@ -96,6 +103,7 @@ impl Tool {
             Recipe::Http(template) => template.fill(&arguments).map(Action::Http),
             Recipe::Exec(template) => template.fill(&arguments).map(Action::Exec),
             Recipe::Ssh(template) => template.fill(&arguments).map(Action::Ssh),
+            Recipe::Read => return ReadAction::from_arguments(&value).map(Action::Read),
         }
         .map_err(|error| ArgumentError { problems: vec![error.to_string()] })
     }

@@ -17,13 +17,15 @@ const TARGET_CHARS_MAX: usize = 200;
 
 impl Action {
     /// Compact JSON of the whole action: `{"http": {"method", "url", "headers": [[name, value]], "body"?, "select"?}}` with a
-    /// body of `{"media_type", "text"}` (or `"base64"` if it is not UTF-8), `{"exec": {"argv", "env", "cwd"}}`, or
-    /// `{"ssh": {"host", "argv", "env", "cwd"?, "stdin"?}}` with a stdin of `{"text"}` or `{"base64"}`.
+    /// body of `{"media_type", "text"}` (or `"base64"` if it is not UTF-8), `{"exec": {"argv", "env", "cwd"}}`,
+    /// `{"ssh": {"host", "argv", "env", "cwd"?, "stdin"?}}` with a stdin of `{"text"}` or `{"base64"}`, or
+    /// `{"read": {"cursor", "find"}}`.
     pub fn record(&self) -> String {
         match self {
             Action::Http(action) => action.record(),
             Action::Exec(action) => action.record(),
             Action::Ssh(action) => action.record(),
+            Action::Read(action) => action.record(),
         }
     }
 
@@ -37,6 +39,7 @@ impl Action {
             }
             Action::Exec(action) => return command_target("exec".to_owned(), &action.argv),
             Action::Ssh(action) => return command_target(format!("ssh {}", action.host), &action.argv),
+            Action::Read(action) => format!("stored result {}", action.cursor),
         };
         shown(&line, TARGET_CHARS_MAX)
     }

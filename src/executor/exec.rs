@@ -99,8 +99,8 @@ enum Stop {
 
 impl Work {
     fn new(mut child: Child, terms: &Terms, ctx: &CallCtx<'_>) -> Self {
-        let output = |pipe| Output { pipe, sink: ctx.sinks.sink(kept_bytes(terms.content_bytes)) };
-        let (stdout, stderr) = (output(child.stdout.take()), output(child.stderr.take()));
+        let output = |pipe, stream| Output { pipe, sink: ctx.sinks.sink(stream, kept_bytes(terms.content_bytes)) };
+        let (stdout, stderr) = (output(child.stdout.take(), "stdout"), output(child.stderr.take(), "stderr"));
         Work { child, stdout, stderr, phase: Phase::Running, buffer: vec![0; CHUNK_BYTES] }
     }
 
@@ -256,9 +256,8 @@ mod tests {
     use super::*;
     use crate::cancel::{CancelToken, Why};
     use crate::limits::CONTENT_BYTES;
-    use crate::outcome::budget::Sinks;
+    use crate::outcome::testing::sinks;
     use crate::process::testing::{Known, PATH, Told, peak_kib};
-    use crate::secret::Redactor;
     use serde_json::Value;
     use std::path::PathBuf;
     use std::time::Duration;
@@ -271,11 +270,7 @@ mod tests {
         let action = ExecAction { argv, env, cwd: PathBuf::from("/") };
         let [tool, rule, target] = ["tool", "rule", "exec"].map(str::to_owned);
         let terms = Terms { tool, rule, target, credential: None, host: None, content_bytes: CONTENT_BYTES, timeout };
-        let redactor = Arc::new(Redactor::none());
-        run(
-            Authorized::in_test(action, terms),
-            &CallCtx { token, deadline: Instant::now() + timeout, sinks: Sinks::new(redactor) },
-        )
+        run(Authorized::in_test(action, terms), &CallCtx { token, deadline: Instant::now() + timeout, sinks: sinks() })
     }
 
     fn run_plain(argv: &[&str]) -> Outcome {

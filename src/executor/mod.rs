@@ -11,6 +11,7 @@ pub mod http;
 pub mod exec;
 #[cfg(feature = "ssh")]
 pub mod ssh;
+pub mod read;
 pub mod recorder;
 
 use std::path::PathBuf;
@@ -109,6 +110,7 @@ impl Hands {
             (Hands::Real(executors), Grant::Http(grant)) => executors.http.run(grant, handed.main.as_deref(), ctx),
             (Hands::Real(_), Grant::Exec(grant)) => exec::run(grant, ctx),
             (Hands::Real(executors), Grant::Ssh(grant)) => executors.run_remote(grant, handed, ctx),
+            (Hands::Real(_), Grant::Read(grant)) => read::run(&grant, ctx),
             (Hands::Recorder(recorder), grant) => recorder.record(&grant),
         }
     }

@@ -66,15 +66,6 @@ impl Recorder {
         }
         let text = format!("dry run, nothing was executed; this would be done: {}", terms.target);
         let structured = to_line(&Shown { dry_run: true, would });
-        Ok(Outcome {
-            code: None,
-            executed: Executed::No,
-            text,
-            structured: Some(structured),
-            truncated: false,
-            bytes: 0,
-            next_cursor: None,
-            ended: None,
-        })
+        Ok(Outcome { structured: Some(structured), ..Outcome::plain(text) })
     }
 }

@@ -6,22 +6,94 @@ use std::time::Duration;
 
 use crate::gateway::inflight::NotAdmitted;
 use crate::limits;
-use crate::mcp::reply::{MISSING_CAPABILITY, Reply, ToolReply, UNSUPPORTED_VERSION};
+use crate::mcp::call::{Asked, Call};
+use crate::mcp::reply::{Contents, Link, MISSING_CAPABILITY, Reply, ResourceReply, ToolReply, UNSUPPORTED_VERSION};
+use crate::mcp::resource::resource_uri;
+use crate::outcome::artifact::Stored;
+use crate::outcome::page::{Page, PageBody};
 use crate::outcome::result::{Code, Executed, Failure, Outcome};
 use crate::policy::decide::Refusal;
-use crate::rpc::error::{INVALID_PARAMS, METHOD_NOT_FOUND, RpcError};
+use crate::rpc::error::{INTERNAL_ERROR, INVALID_PARAMS, METHOD_NOT_FOUND, RpcError};
 
-/// The reply to a call that ended in `outcome` after `took`.
+/// A reply, and the stored results it names: they stay only if it leaves.
+#[derive(Debug)]
+pub struct Answer {
+    /// What is said.
+    pub reply: Reply,
+    /// What goes with it if it does not leave.
+    pub stored: Vec<Stored>,
+}
+
+impl From<Reply> for Answer {
+    fn from(reply: Reply) -> Self {
+        Answer { reply, stored: Vec::new() }
+    }
+}
+
+/// The answer to `call`, which ended in `outcome` after `took`.
+pub fn answer(call: &Call, mut outcome: Outcome, took: Duration) -> Answer {
+    let stored = std::mem::take(&mut outcome.stored);
+    let reply = match call.asked() {
+        Asked::Tool => {
+            let links = stored.iter().map(link).collect();
+            let reply = tool(outcome, took);
+            Reply::Tool(ToolReply { links, ..reply })
+        }
+        Asked::Resource { uri } => resource(uri, outcome, took),
+    };
+    Answer { reply, stored }
+}
+
+/// The reply to a tool call that ended in `outcome` after `took` and stored nothing.
 pub fn outcome(outcome: Outcome, took: Duration) -> Reply {
+    Reply::Tool(tool(outcome, took))
+}
+
+fn tool(outcome: Outcome, took: Duration) -> ToolReply {
     let meta = outcome.meta(took);
     let is_error = outcome.code.is_some();
-    Reply::Tool(ToolReply { blocks: vec![outcome.text], structured: outcome.structured, is_error, outcome: meta })
+    let blocks = std::iter::once(outcome.text).chain(outcome.note).collect();
+    ToolReply { blocks, links: Vec::new(), structured: outcome.structured, is_error, outcome: meta }
+}
+
+fn link(stored: &Stored) -> Link {
+    let header = &stored.header;
+    Link {
+        uri: resource_uri(stored.name.as_str(), 0),
+        name: format!("{} {}", header.tool, header.stream),
+        media_type: header.media_type(),
+        bytes: header.stored,
+    }
+}
+
+/// The reply to `resources/read`: the page, or that there is no such resource.
+fn resource(uri: &str, mut outcome: Outcome, took: Duration) -> Reply {
+    let meta = outcome.meta(took);
+    match (outcome.code, outcome.page.take()) {
+        (None, Some(page)) => {
+            let next_uri = page.next().map(|next| resource_uri(next.name.as_str(), next.offset));
+            let Page { offset, bytes, total, gone, body, .. } = page;
+            let uri = uri.to_owned();
+            let contents = match body {
+                PageBody::Text(text) => Contents::Text(text),
+                PageBody::Base64(base64) => Contents::Blob(base64),
+            };
+            Reply::Resource(ResourceReply { uri, contents, offset, bytes, total, gone, next_uri, outcome: meta })
+        }
+        (Some(Code::ResultGone), _) | (None, None) => Reply::ResourceNotFound { uri: uri.to_owned(), outcome: meta },
+        (Some(_), _) => Reply::Error(RpcError::new(INTERNAL_ERROR, outcome.text).with_data(outcome_data(&meta))),
+    }
 }
 
 /// The reply to a call that policy refused.
-pub fn refusal(refusal: &Refusal, took: Duration) -> Reply {
+pub fn refusal(call: &Call, refusal: &Refusal, took: Duration) -> Reply {
     let failure = Failure::new(code(refusal), Executed::No, refusal.to_string());
     match refusal {
+        // What is no cursor names nothing, and a gateway without tools has stored nothing.
+        Refusal::UnknownTool { .. } | Refusal::BadArguments(_) if let Asked::Resource { uri } = call.asked() => {
+            let outcome = Outcome::from(Failure { code: Code::ResultGone, ..failure }).meta(took);
+            Reply::ResourceNotFound { uri: uri.clone(), outcome }
+        }
         // The protocol wants an unknown tool answered as an error of the request, not as a result of a tool.
         Refusal::UnknownTool { name } => {
             let meta = Outcome::from(failure).meta(took);
@@ -84,7 +156,11 @@ pub fn bad_line(error: RpcError) -> RpcError {
 
 /// The data of some protocol errors has a shape of its own and stays as it is.
 fn with_meta(error: RpcError, meta: &str) -> RpcError {
-    if error.data.is_some() { error } else { error.with_data(format!("{{\"tidegate/outcome\":{meta}}}")) }
+    if error.data.is_some() { error } else { error.with_data(outcome_data(meta)) }
+}
+
+fn outcome_data(meta: &str) -> String {
+    format!("{{\"tidegate/outcome\":{meta}}}")
 }
 
 /// Stable name of a protocol error, for counters.

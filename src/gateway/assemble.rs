@@ -4,6 +4,7 @@ use std::io;
 use std::sync::Arc;
 use std::time::Instant;
 
+use crate::action::Tool;
 use crate::clock::Clock;
 use crate::config::{Config, SessionRules};
 use crate::executor::Hands;
@@ -13,11 +14,13 @@ use crate::gateway::inflight::Inflight;
 use crate::gateway::pipeline::World;
 use crate::gateway::session::Reader;
 use crate::gateway::shared::{Facts, Mailbox, Shared};
-use crate::gateway::status;
+use crate::gateway::{reading, status};
 use crate::journal::append::Journal;
+use crate::limits::Limits;
 use crate::mcp::listing::{ToolEntry, ToolListing};
 use crate::mcp::session::Session;
-use crate::policy::rules::Toolbox;
+use crate::outcome::artifact::Store;
+use crate::policy::rules::{ToolRule, Toolbox};
 use crate::wire::outbox::Outbox;
 use crate::wire::stdio::{Input, Output};
 
@@ -42,13 +45,15 @@ pub fn assemble(
     let session = Session::new(listing(&config), Some(instructions(&config)));
     let rules = config.session;
     let facts = facts(&config, matches!(hands, Hands::Recorder(_)));
+    let tools = tools(config.tools, &config.limits);
     let journal = Journal::new(&config.state_dir, config.journal.sync, clock)?;
-    let world = World { hands, journal, vault: Vault::new(config.credentials, crate::sys::user_id()) };
+    let vault = Vault::new(config.credentials, crate::sys::user_id());
+    let world = World { hands, journal, vault, store: Arc::new(Store::new(&config.state_dir)) };
     let shared = Shared {
         inflight: Inflight::new(config.limits.calls),
         outbox: Outbox::new()?,
         mailbox: Mailbox::new()?,
-        tools: Toolbox::new(config.tools),
+        tools: Toolbox::new(tools),
         world,
         counters: Counters::default(),
         clock,
@@ -98,5 +103,15 @@ fn listing(config: &Config) -> Arc<ToolListing> {
         input_schema: tool.input_json.clone(),
         annotations: tool.annotations,
     });
-    Arc::new(ToolListing { entries: declared.chain([status::entry()]).collect() })
+    // Without a declared tool nothing is ever stored.
+    let reading = (!config.tools.is_empty()).then(reading::entry);
+    Arc::new(ToolListing { entries: declared.chain(reading).chain([status::entry()]).collect() })
+}
+
+/// The declared tools, and the one that reads on in what they leave.
+fn tools(mut declared: Vec<(Tool, ToolRule)>, limits: &Limits) -> Vec<(Tool, ToolRule)> {
+    if !declared.is_empty() {
+        declared.push(reading::tool(limits));
+    }
+    declared
 }

@@ -15,6 +15,7 @@ use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 
 use crate::cancel::{CancelToken, Why};
 use crate::limits::{ADMITTED_BYTES, RESERVED_BYTES};
+use crate::outcome::artifact::Stored;
 use crate::rpc::id::Id;
 use crate::wire::outbox::{Frame, Outbox, Ticket};
 
@@ -65,6 +66,8 @@ struct Entry<J> {
     token: CancelToken,
     line_bytes: usize,
     reply_bytes: usize,
+    /// What its reply names: goes with an entry whose reply did not leave.
+    stored: Vec<Stored>,
 }
 
 struct Table<J> {
@@ -154,7 +157,8 @@ impl<J> Inflight<J> {
         table.line_bytes += line_bytes;
         table.reply_bytes += reply_bytes;
         table.by_id.insert(id.clone(), ticket);
-        let entry = Entry { id, state: State::Queued(call.job), token: call.token, line_bytes, reply_bytes };
+        let entry =
+            Entry { id, state: State::Queued(call.job), token: call.token, line_bytes, reply_bytes, stored: Vec::new() };
         table.entries.insert(ticket, entry);
         table.queue.push_back(ticket);
         let needs_worker = table.idle_workers < table.queue.len();
@@ -182,26 +186,38 @@ impl<J> Inflight<J> {
     }
 
     /// The work of a call has ended; its reply is handed to the outbox unless the call was silenced. True if it was.
-    pub fn finish(&self, ticket: Ticket, line: String, outbox: &Outbox) -> bool {
+    pub fn finish(&self, ticket: Ticket, line: String, stored: Vec<Stored>, outbox: &Outbox) -> bool {
         let mut table = self.lock();
         match table.entries.get_mut(&ticket) {
-            Some(entry) if !matches!(entry.state, State::Silenced) => entry.state = State::Replying,
+            Some(entry) if !matches!(entry.state, State::Silenced) => {
+                (entry.state, entry.stored) = (State::Replying, stored);
+            }
             _ => {
-                table.remove(ticket);
+                let gone = table.remove(ticket);
+                // Files are unlinked without the table locked.
+                drop(table);
+                drop((gone, stored));
                 return false;
             }
         }
         // The outbox takes its own lock for a few instructions and never this one while holding it.
         let is_sent = outbox.push(Frame::new(line, Some(ticket)));
-        if !is_sent {
-            table.remove(ticket);
-        }
+        let gone = if is_sent { None } else { table.remove(ticket) };
+        drop(table);
+        drop(gone);
         is_sent
     }
 
-    /// The last byte of a call's reply has left.
+    /// The last byte of a call's reply has left: what it names stays.
     pub fn left(&self, ticket: Ticket) {
-        self.lock().remove(ticket);
+        let entry = self.lock().remove(ticket);
+        entry.iter().flat_map(|entry| &entry.stored).for_each(Stored::keep);
+    }
+
+    /// A call's reply was taken back: what it names goes.
+    fn withdrawn(&self, ticket: Ticket) {
+        let entry = self.lock().remove(ticket);
+        drop(entry);
     }
 
     /// The client cancels request `id`: nothing more leaves for it, and its work is ended.
@@ -227,7 +243,7 @@ impl<J> Inflight<J> {
                 // The writer may hold the frame for a system call, at whose end it takes this lock.
                 drop(table);
                 if outbox.withdraw(ticket) {
-                    self.left(ticket);
+                    self.withdrawn(ticket);
                     Cancelled::Withdrawn
                 } else {
                     Cancelled::TooLate
@@ -326,7 +342,7 @@ mod tests {
         assert!(rig.is_taken(1));
         let (ticket, call) = rig.calls.next().unwrap();
         assert_eq!(call.job, 1);
-        assert!(rig.calls.finish(ticket, "{}".to_owned(), &rig.outbox));
+        assert!(rig.calls.finish(ticket, "{}".to_owned(), Vec::new(), &rig.outbox));
         assert!(rig.is_taken(1));
         rig.calls.left(ticket);
         assert!(!rig.is_taken(1));
@@ -353,7 +369,7 @@ mod tests {
         assert_eq!(rig.cancel(1), Cancelled::Unknown);
         assert!(!rig.is_taken(1), "the id is the client's again");
         assert_eq!(rig.admit(2), Err(NotAdmitted::Calls));
-        assert!(!rig.calls.finish(ticket, "{}".to_owned(), &rig.outbox));
+        assert!(!rig.calls.finish(ticket, "{}".to_owned(), Vec::new(), &rig.outbox));
         rig.admit(2).unwrap();
     }
 
@@ -364,7 +380,7 @@ mod tests {
         let (first, _call) = rig.calls.next().unwrap();
         rig.cancel(1);
         rig.admit(1).unwrap();
-        rig.calls.finish(first, "{}".to_owned(), &rig.outbox);
+        rig.calls.finish(first, "{}".to_owned(), Vec::new(), &rig.outbox);
         assert!(rig.is_taken(1));
         assert_eq!(rig.cancel(1), Cancelled::Queued);
     }
@@ -374,7 +390,7 @@ mod tests {
         let rig = Rig::new(1);
         rig.admit(1).unwrap();
         let (ticket, _call) = rig.calls.next().unwrap();
-        rig.calls.finish(ticket, "{}".to_owned(), &rig.outbox);
+        rig.calls.finish(ticket, "{}".to_owned(), Vec::new(), &rig.outbox);
         assert_eq!(rig.cancel(1), Cancelled::Withdrawn);
         assert!(rig.calls.is_empty());
         assert!(!rig.outbox.withdraw(ticket));

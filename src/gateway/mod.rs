@@ -9,6 +9,7 @@ pub mod answer;
 pub mod pipeline;
 pub mod shared;
 pub mod pool;
+pub mod reading;
 pub mod status;
 pub mod session;
 pub mod assemble;

@@ -5,6 +5,7 @@
 //! happens, the credential is handed out after that, and the outcome is recorded before it is answered. There is no other way
 //! from a line on stdin to an effect: an executor takes `Authorized<A>`, and only `policy::decide` makes one.
 
+use std::sync::Arc;
 use std::time::Instant;
 
 use ring::digest::{SHA256, digest};
@@ -12,9 +13,10 @@ use ring::digest::{SHA256, digest};
 use crate::action::Action;
 use crate::executor::credential::Vault;
 use crate::executor::{CallCtx, Handed, Hands};
-use crate::journal::append::{AppendError, Journal};
+use crate::journal::append::{AppendError, Journal, OnDisk};
 use crate::journal::record::Record;
 use crate::mcp::call::Call;
+use crate::outcome::artifact::Store;
 use crate::outcome::budget::Sinks;
 use crate::outcome::result::{Code, Executed, Failure, Outcome};
 use crate::policy::decide::{Refusal, decide};
@@ -29,6 +31,8 @@ pub struct World {
     pub journal: Journal,
     /// Holds the credentials.
     pub vault: Vault,
+    /// Keeps what did not fit a reply.
+    pub store: Arc<Store>,
 }
 
 /// Decides about a call. Nothing has happened when it returns, whatever it returns.
@@ -50,7 +54,8 @@ pub fn perform(grant: Grant, number: u64, admitted: Instant, ctx: &CallCtx<'_>, 
     if let Hands::Recorder(recorder) = &world.hands {
         return recorder.record(&grant);
     }
-    if let Err(error) = world.journal.append(intent(&grant, number), Some(ctx.token)) {
+    let on_disk = if grant.touches_world() { OnDisk::ByMode } else { OnDisk::Later };
+    if let Err(error) = world.journal.append(intent(&grant, number), on_disk, Some(ctx.token)) {
         return not_recorded(error).into();
     }
     let outcome = match hand_out(&grant, &world.vault) {
@@ -60,7 +65,7 @@ pub fn perform(grant: Grant, number: u64, admitted: Instant, ctx: &CallCtx<'_>, 
         }
         Err(failure) => failure.into(),
     };
-    match world.journal.append(closing(&outcome, number, admitted), None) {
+    match world.journal.append(closing(&outcome, number, admitted), on_disk, None) {
         Ok(()) => outcome,
         Err(error) => unrecorded(outcome, error),
     }

@@ -6,16 +6,13 @@ use std::io;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::Instant;
 
-use crate::cancel::CancelToken;
 use crate::executor::CallCtx;
-use crate::gateway::answer;
+use crate::gateway::answer::{self, Answer};
 use crate::gateway::inflight::Admitted;
 use crate::gateway::pipeline::{judge, perform};
 use crate::gateway::shared::{Job, Shared};
 use crate::mcp::render::render;
-use crate::mcp::reply::Reply;
 use crate::outcome::budget::Sinks;
 use crate::outcome::result::{Code, Executed};
 use crate::thread::{self, Thread};
@@ -70,28 +67,30 @@ fn work(shared: &Shared) {
     while let Some((ticket, admitted)) = shared.inflight.next() {
         let origin = admitted.job.call.origin().clone();
         let has_begun = AtomicBool::new(false);
-        let reply = catch_unwind(AssertUnwindSafe(|| carry(shared, ticket, admitted, &has_begun))).unwrap_or_else(|_| {
+        let carried = catch_unwind(AssertUnwindSafe(|| carry(shared, ticket, admitted, &has_begun)));
+        let Answer { reply, stored } = carried.unwrap_or_else(|_| {
             let executed = if has_begun.load(Ordering::SeqCst) { Executed::Unknown } else { Executed::No };
-            answer::fault(executed, "tidegate itself failed in this call; its stderr says where")
+            answer::fault(executed, "tidegate itself failed in this call; its stderr says where").into()
         });
         let line = render(&origin, &reply);
-        shared.inflight.finish(ticket, line, &shared.outbox);
+        shared.inflight.finish(ticket, line, stored, &shared.outbox);
         shared.mailbox.poke();
     }
 }
 
 /// One call, from judgement to reply.
-fn carry(shared: &Shared, ticket: Ticket, admitted: Admitted<Job>, has_begun: &AtomicBool) -> Reply {
+fn carry(shared: &Shared, ticket: Ticket, admitted: Admitted<Job>, has_begun: &AtomicBool) -> Answer {
     let Admitted { job: Job { call, admitted, timeout, line }, token } = admitted;
     let grant = match judge(&call, &shared.tools) {
         Ok(grant) => grant,
         Err(refusal) => {
             shared.refused(refusal.stage(), refusal.reason(), line, Some(call.origin().era));
-            return answer::refusal(&refusal, shared.clock.since(admitted));
+            return answer::refusal(&call, &refusal, shared.clock.since(admitted)).into();
         }
     };
     has_begun.store(true, Ordering::SeqCst);
-    let ctx = ctx(shared, &token, admitted + timeout);
+    let sinks = Sinks::new(shared.world.vault.redactor(), Arc::clone(&shared.world.store), call.tool());
+    let ctx = CallCtx { token: &token, deadline: admitted + timeout, sinks };
     let outcome = perform(grant, ticket, admitted, &ctx, &shared.world);
     shared.operator_redactor();
     if shared.facts.dry_run {
@@ -99,9 +98,5 @@ fn carry(shared: &Shared, ticket: Ticket, admitted: Admitted<Job>, has_begun: &A
     } else {
         shared.counters.executions.add(outcome.code.map_or("ok", Code::as_str));
     }
-    answer::outcome(outcome, shared.clock.since(admitted))
-}
-
-fn ctx<'a>(shared: &Shared, token: &'a CancelToken, deadline: Instant) -> CallCtx<'a> {
-    CallCtx { token, deadline, sinks: Sinks::new(shared.world.vault.redactor()) }
+    answer::answer(&call, outcome, shared.clock.since(admitted))
 }

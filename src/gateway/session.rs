@@ -482,7 +482,7 @@ impl Reader {
     fn answer_queued(&self) {
         for (ticket, admitted) in self.shared.inflight.take_queued() {
             let line = render(admitted.job.call.origin(), &answer::ended_before_it_began());
-            self.shared.inflight.finish(ticket, line, &self.shared.outbox);
+            self.shared.inflight.finish(ticket, line, Vec::new(), &self.shared.outbox);
         }
     }
 

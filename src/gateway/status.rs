@@ -53,16 +53,7 @@ pub fn outcome(shared: &Shared, arguments: &str) -> Outcome {
         counters: &counters,
     };
     let structured = to_line(&status);
-    Outcome {
-        code: None,
-        executed: Executed::No,
-        text: text(&status),
-        structured: Some(structured),
-        truncated: false,
-        bytes: 0,
-        next_cursor: None,
-        ended: None,
-    }
+    Outcome { structured: Some(structured), ..Outcome::plain(text(&status)) }
 }
 
 fn text(status: &Status<'_>) -> String {

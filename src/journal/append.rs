@@ -27,6 +27,15 @@ pub enum SyncMode {
     Intents,
 }
 
+/// When a record has to be on disk.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum OnDisk {
+    /// As the mode asks: the action touches the world.
+    ByMode,
+    /// With the next record that is synced: nothing outside this process depends on it.
+    Later,
+}
+
 /// Why a record is not in the journal.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum AppendError {
@@ -65,8 +74,11 @@ impl Journal {
     }
 
     /// Appends a record and waits until it is on disk as far as the mode asks. `token`: a cancel ends the wait.
-    pub fn append(&self, record: Record, token: Option<&CancelToken>) -> Result<(), AppendError> {
-        let sync = self.mode == SyncMode::All || matches!(record, Record::Intent { .. });
+    pub fn append(&self, record: Record, on_disk: OnDisk, token: Option<&CancelToken>) -> Result<(), AppendError> {
+        let sync = match on_disk {
+            OnDisk::ByMode => self.mode == SyncMode::All || matches!(record, Record::Intent { .. }),
+            OnDisk::Later => false,
+        };
         let (done, written) = bounded(1);
         let records_tx = self.with_running(|running| running.records_tx.clone());
         let records_tx = records_tx.map_err(|error| AppendError::Unavailable(format!("no thread: {error}")))?;

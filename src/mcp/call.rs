@@ -12,6 +12,9 @@ use crate::rpc::error::{RpcError, kind_of};
 use crate::rpc::id::{Id, IdError};
 use crate::rpc::strict;
 
+/// The tool that reads on in a stored result.
+pub const READ_RESULT: &str = "read_result";
+
 /// What becomes of one request.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Step {
@@ -32,6 +35,19 @@ pub struct Call {
     progress: Option<ProgressToken>,
     can_ask: ElicitationForms,
     trace: Option<String>,
+    asked: Asked,
+}
+
+/// In which form a call was asked for.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Asked {
+    /// `tools/call`.
+    Tool,
+    /// `resources/read`, which is a call of `read_result` in another shape.
+    Resource {
+        /// As it was asked for.
+        uri: String,
+    },
 }
 
 impl Call {
@@ -64,7 +80,30 @@ impl Call {
             progress: token.map(ProgressToken::read).transpose()?,
             can_ask,
             trace: trace.map(|t| t.into_owned()),
+            asked: Asked::Tool,
         })
+    }
+
+    /// `resources/read` of a stored result: a call of `read_result` with `cursor`.
+    ///
+    /// # Errors
+    /// -32602 where `meta` does not fit its shape.
+    pub(crate) fn read_resource(origin: Origin, uri: String, cursor: &str, meta: Option<&str>) -> Result<Call, RpcError> {
+        let [token] = members(meta, ["progressToken"]);
+        Ok(Call {
+            origin,
+            tool: READ_RESULT.to_owned(),
+            arguments: format!(r#"{{"cursor":"{cursor}"}}"#),
+            progress: token.map(ProgressToken::read).transpose()?,
+            can_ask: ElicitationForms::default(),
+            trace: None,
+            asked: Asked::Resource { uri },
+        })
+    }
+
+    /// In which form it was asked for.
+    pub fn asked(&self) -> &Asked {
+        &self.asked
     }
 
     /// Whom the reply goes to.

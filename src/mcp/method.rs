@@ -6,6 +6,7 @@ use crate::mcp::call::{Call, ElicitationForms, Step, expect_string, members};
 use crate::mcp::era::{Era, Origin};
 use crate::mcp::listing::ToolListing;
 use crate::mcp::reply::{RESOURCE_NOT_FOUND, Reply};
+use crate::mcp::resource::cursor_of;
 use crate::rpc::error::{INVALID_PARAMS, METHOD_NOT_FOUND, RpcError, shown};
 use crate::rpc::message::Request;
 use crate::wire::escape;
@@ -38,7 +39,7 @@ pub(crate) fn step(
         "tools/list" => only_page(request, Reply::Tools(tools.clone()))?,
         "resources/list" => only_page(request, Reply::Resources)?,
         "resources/templates/list" => only_page(request, Reply::ResourceTemplates)?,
-        "resources/read" => return Err(no_resource(request, origin.era)),
+        "resources/read" => return read_resource(request, origin, meta),
         other => return Err(not_found(other)),
     };
     Ok(Step::Answer(origin.clone(), reply))
@@ -52,21 +53,29 @@ fn only_page(request: &Request<'_>, reply: Reply) -> Result<Reply, RpcError> {
     }
 }
 
-fn no_resource(request: &Request<'_>, era: Era) -> RpcError {
+/// A stored result is read by a worker, like every call; anything else is no resource.
+fn read_resource(request: &Request<'_>, origin: &Origin, meta: Option<&str>) -> Result<Step, RpcError> {
     let [uri] = members(request.params(), ["uri"]);
-    let uri = match expect_string(uri, "uri") {
-        Ok(uri) if uri.len() <= URI_BYTES => uri,
-        Ok(uri) => {
-            let message = format!("expected a uri of at most {URI_BYTES} bytes, got {}", uri.len());
-            return RpcError::invalid_params(message);
+    let uri = expect_string(uri, "uri")?;
+    if uri.len() > URI_BYTES {
+        let message = format!("expected a uri of at most {URI_BYTES} bytes, got {}", uri.len());
+        return Err(RpcError::invalid_params(message));
+    }
+    match cursor_of(&uri) {
+        Some(cursor) => Call::read_resource(origin.clone(), uri.into_owned(), &cursor, meta).map(Step::Call),
+        None => {
+            let data = format!(r#"{{"uri":{}}}"#, escape::to_line(&*uri));
+            Err(RpcError::new(no_resource(origin.era), "Resource not found").with_data(data))
         }
-        Err(error) => return error,
-    };
-    let code = match era {
+    }
+}
+
+/// The code for a resource that is not there.
+pub(crate) fn no_resource(era: Era) -> i64 {
+    match era {
         Era::Legacy(_) => RESOURCE_NOT_FOUND,
         Era::Modern => INVALID_PARAMS,
-    };
-    RpcError::new(code, "Resource not found").with_data(format!(r#"{{"uri":{}}}"#, escape::to_line(&*uri)))
+    }
 }
 
 pub(crate) fn not_found(method: &str) -> RpcError {

@@ -9,6 +9,7 @@ pub mod era;
 pub mod listing;
 
 pub mod reply;
+pub mod resource;
 
 pub mod call;
 

@@ -6,7 +6,8 @@
 use crate::mcp::call::{Listen, ProgressToken};
 use crate::mcp::era::{Era, Origin, Revision};
 use crate::mcp::listing::{ToolAnnotations, ToolEntry};
-use crate::mcp::reply::{Reply, ToolReply};
+use crate::mcp::method::no_resource;
+use crate::mcp::reply::{Contents, Link, Reply, ResourceReply, ToolReply};
 use crate::rpc::error::RpcError;
 use crate::rpc::id::Id;
 use crate::wire::escape;
@@ -19,6 +20,7 @@ const CAPABILITIES: &str = r#"{"tools":{"listChanged":true},"resources":{}}"#;
 const SERVER_INFO: &str = "io.modelcontextprotocol/serverInfo";
 const SUBSCRIPTION_ID: &str = "io.modelcontextprotocol/subscriptionId";
 const OUTCOME: &str = "tidegate/outcome";
+const PAGE: &str = "tidegate/page";
 
 /// The answer to one request, as one line without its LF.
 pub fn render(origin: &Origin, reply: &Reply) -> String {
@@ -28,6 +30,10 @@ pub fn render(origin: &Origin, reply: &Reply) -> String {
     frame.raw("id", &origin.id.to_json());
     match reply {
         Reply::Error(error) => frame.object("error", |body| write_error(body, error)),
+        Reply::ResourceNotFound { uri, outcome } => {
+            let error = resource_not_found(origin.era, uri, outcome);
+            frame.object("error", |body| write_error(body, &error));
+        }
         reply => frame.object("result", |body| write_result(body, origin, reply)),
     }
     frame.close();
@@ -132,7 +138,7 @@ fn write_result(body: &mut Object<'_>, origin: &Origin, reply: &Reply) {
         body.text("resultType", "complete");
     }
     match reply {
-        Reply::Pong | Reply::SubscriptionEnded | Reply::Error(_) => {}
+        Reply::Pong | Reply::SubscriptionEnded | Reply::ResourceNotFound { .. } | Reply::Error(_) => {}
         Reply::Initialized { instructions } => {
             body.text("protocolVersion", revision.as_str());
             body.raw("capabilities", CAPABILITIES);
@@ -148,6 +154,7 @@ fn write_result(body: &mut Object<'_>, origin: &Origin, reply: &Reply) {
         Reply::Resources => body.raw("resources", "[]"),
         Reply::ResourceTemplates => body.raw("resourceTemplates", "[]"),
         Reply::Tool(tool) => write_tool(body, tool, revision),
+        Reply::Resource(resource) => body.array("contents", [resource], contents),
     }
     if origin.era == Era::Modern {
         write_caching(body, reply);
@@ -158,16 +165,25 @@ fn write_result(body: &mut Object<'_>, origin: &Origin, reply: &Reply) {
 /// `ttlMs` and `cacheScope`, on the results that must have them.
 fn write_caching(body: &mut Object<'_>, reply: &Reply) {
     match reply {
-        Reply::Discovered { .. } | Reply::Tools(_) | Reply::Resources | Reply::ResourceTemplates => {
+        Reply::Discovered { .. } | Reply::Tools(_) | Reply::Resources | Reply::ResourceTemplates | Reply::Resource(_) => {
             body.raw("ttlMs", TTL_MS);
             body.text("cacheScope", CACHE_SCOPE);
         }
-        Reply::Pong | Reply::Initialized { .. } | Reply::Tool(_) | Reply::SubscriptionEnded | Reply::Error(_) => {}
+        Reply::Pong
+        | Reply::Initialized { .. }
+        | Reply::Tool(_)
+        | Reply::SubscriptionEnded
+        | Reply::ResourceNotFound { .. }
+        | Reply::Error(_) => {}
     }
 }
 
 fn write_result_meta(body: &mut Object<'_>, origin: &Origin, reply: &Reply) {
-    let outcome = if let Reply::Tool(tool) = reply { Some(&tool.outcome) } else { None };
+    let outcome = match reply {
+        Reply::Tool(tool) => Some(&tool.outcome),
+        Reply::Resource(resource) => Some(&resource.outcome),
+        _ => None,
+    };
     if outcome.is_none() && origin.era != Era::Modern {
         return;
     }
@@ -181,6 +197,9 @@ fn write_result_meta(body: &mut Object<'_>, origin: &Origin, reply: &Reply) {
         if let Some(outcome) = outcome {
             meta.raw(OUTCOME, outcome);
         }
+        if let Reply::Resource(resource) = reply {
+            meta.object(PAGE, |page| write_page(page, resource));
+        }
     });
 }
 
@@ -193,11 +212,61 @@ fn write_server_info(info: &mut Object<'_>, revision: Revision) {
 }
 
 fn write_tool(body: &mut Object<'_>, tool: &ToolReply, revision: Revision) {
-    body.array("content", &tool.blocks, |text| format!(r#"{{"type":"text","text":{}}}"#, escape::to_line(text)));
+    let texts = tool.blocks.iter().map(|text| format!(r#"{{"type":"text","text":{}}}"#, escape::to_line(text)));
+    let links = tool.links.iter().filter(|_| revision >= Revision::V2025_06_18).map(link);
+    body.array("content", texts.chain(links), |block| block);
     if let Some(structured) = tool.structured.as_ref().filter(|_| revision >= Revision::V2025_06_18) {
         body.raw("structuredContent", structured);
     }
     body.flag("isError", tool.is_error);
+}
+
+fn link(link: &Link) -> String {
+    let mut out = String::new();
+    let mut body = Object::open(&mut out);
+    body.text("type", "resource_link");
+    body.text("uri", &link.uri);
+    body.text("name", &link.name);
+    body.text("mimeType", link.media_type);
+    body.raw("size", &link.bytes.to_string());
+    body.close();
+    out
+}
+
+fn contents(resource: &ResourceReply) -> String {
+    let mut out = String::new();
+    let mut body = Object::open(&mut out);
+    body.text("uri", &resource.uri);
+    match &resource.contents {
+        Contents::Text(text) => {
+            body.text("mimeType", "text/plain; charset=utf-8");
+            body.text("text", text);
+        }
+        Contents::Blob(blob) => {
+            body.text("mimeType", "application/octet-stream");
+            body.text("blob", blob);
+        }
+    }
+    body.close();
+    out
+}
+
+fn write_page(page: &mut Object<'_>, resource: &ResourceReply) {
+    page.raw("offset", &resource.offset.to_string());
+    page.raw("bytes", &resource.bytes.to_string());
+    page.raw("total", &resource.total.to_string());
+    if resource.gone > 0 {
+        page.raw("not_stored", &resource.gone.to_string());
+    }
+    if let Some(uri) = &resource.next_uri {
+        page.text("nextUri", uri);
+    }
+}
+
+/// -32002 with a handshake, -32602 per request.
+fn resource_not_found(era: Era, uri: &str, outcome: &str) -> RpcError {
+    let data = format!(r#"{{"uri":{},"tidegate/outcome":{outcome}}}"#, escape::to_line(uri));
+    RpcError::new(no_resource(era), "Resource not found").with_data(data)
 }
 
 fn tool(entry: &ToolEntry, revision: Revision) -> String {
@@ -307,6 +376,7 @@ mod tests {
     fn tool_reply() -> Reply {
         Reply::Tool(ToolReply {
             blocks: vec!["exit 0\n".to_owned(), "note\u{2028}".to_owned()],
+            links: Vec::new(),
             structured: Some(r#"{ "exit": 0, "big": 9007199254740993, "f": 1.0 }"#.to_owned()),
             is_error: false,
             outcome: r#"{"code":"ok","executed":"yes"}"#.to_owned(),
@@ -442,6 +512,7 @@ mod tests {
         let odd = "a\n\r\u{85}\u{2028}\u{2029}\u{0}\u{7f}";
         let reply = Reply::Tool(ToolReply {
             blocks: vec![odd.to_owned()],
+            links: vec![Link { uri: odd.to_owned(), name: odd.to_owned(), media_type: "text/plain", bytes: 1 }],
             structured: Some("{\n\"a\": \"\\ud83d\u{2028}\"\r\n}".to_owned()),
             is_error: true,
             outcome: "{ }".to_owned(),

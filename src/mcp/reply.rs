@@ -35,6 +35,15 @@ pub enum Reply {
     ResourceTemplates,
     /// To `tools/call`.
     Tool(ToolReply),
+    /// To `resources/read`.
+    Resource(ResourceReply),
+    /// To `resources/read`, if there is none.
+    ResourceNotFound {
+        /// As it was asked for.
+        uri: String,
+        /// JSON text of the object under `error.data["tidegate/outcome"]`.
+        outcome: String,
+    },
     /// To `subscriptions/listen`, when the server ends it.
     SubscriptionEnded,
     /// To anything.
@@ -46,10 +55,55 @@ pub enum Reply {
 pub struct ToolReply {
     /// One text block each.
     pub blocks: Vec<String>,
+    /// One `resource_link` each; known from 2025-06-18 on.
+    pub links: Vec<Link>,
     /// JSON text of an object; left out before 2025-06-18.
     pub structured: Option<String>,
     /// The call did not do what it was asked.
     pub is_error: bool,
     /// JSON text of the object under `_meta["tidegate/outcome"]`.
     pub outcome: String,
+}
+
+/// A stored result that a tool's result names.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Link {
+    /// Of `mcp::resource`.
+    pub uri: String,
+    /// For people.
+    pub name: String,
+    /// What it holds.
+    pub media_type: &'static str,
+    /// How much.
+    pub bytes: u64,
+}
+
+/// One page of a stored result, already within its budget.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ResourceReply {
+    /// As it was asked for.
+    pub uri: String,
+    /// The bytes.
+    pub contents: Contents,
+    /// Stored bytes before the page.
+    pub offset: u64,
+    /// Stored bytes on the page.
+    pub bytes: u64,
+    /// Stored bytes in all.
+    pub total: u64,
+    /// Bytes that came after the stored ones and are gone.
+    pub gone: u64,
+    /// Of the next page.
+    pub next_uri: Option<String>,
+    /// JSON text of the object under `_meta["tidegate/outcome"]`.
+    pub outcome: String,
+}
+
+/// The bytes of a resource.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Contents {
+    /// UTF-8.
+    Text(String),
+    /// Base64 (RFC 4648 section 4).
+    Blob(String),
 }

@@ -1,4 +1,5 @@
-//! The sink every executor writes its output to: redaction, then a head and a tail, within a budget of serialised bytes.
+//! The sink every executor writes its output to: redaction, then a head and a tail within a budget of serialised bytes, then a
+//! stored result for all that does not fit them.
 //!
 //! Memory is bounded by the budget whatever the source does; the source is always drained. Bytes are counted as the source
 //! produced them; what is kept is counted as stored, that is after redaction. A cut never splits a UTF-8 sequence.
@@ -6,12 +7,17 @@
 use std::collections::VecDeque;
 use std::sync::Arc;
 
+use crate::limits::CHUNK_BYTES;
+use crate::outcome::artifact::{Spill, Store, Stored, Target};
 use crate::outcome::meter::Meter;
 use crate::secret::{Redactor, Stream};
 use crate::wire::escape::escaped_len;
 
 /// What the members, notes and marks of one result may take beside its payload.
 pub const FRAMEWORK_BYTES: usize = 1 << 10;
+
+/// What the link to one stored result may take in the reply.
+pub const LINK_BYTES: usize = 288;
 
 /// The payload one copy (text block or structured object) may take of a content limit that counts both.
 pub fn payload_bytes(content_bytes: usize) -> usize {
@@ -25,18 +31,34 @@ pub struct Sinks {
     pub redactor: Arc<Redactor>,
     /// Counts what the call's sources produce.
     pub meter: Arc<Meter>,
+    /// Where goes what does not fit.
+    pub store: Arc<Store>,
+    /// The tool that is called.
+    pub tool: Arc<str>,
 }
 
 impl Sinks {
-    /// For a call that has produced nothing yet.
-    pub fn new(redactor: Arc<Redactor>) -> Self {
-        Sinks { redactor, meter: Arc::default() }
+    /// For a call of `tool` that has produced nothing yet.
+    pub fn new(redactor: Arc<Redactor>, store: Arc<Store>, tool: &str) -> Self {
+        Sinks { redactor, meter: Arc::default(), store, tool: Arc::from(tool) }
     }
 
-    /// A sink that keeps enough to show `keep` serialised bytes.
-    pub fn sink(&self, keep: usize) -> Sink {
-        let kept = Kept { head: Vec::new(), tail: VecDeque::new(), keep, stored: 0 };
+    /// A sink that keeps enough to show `keep` serialised bytes of `stream` (`stdout`, `stderr`, `body`).
+    pub fn sink(&self, stream: &'static str, keep: usize) -> Sink {
+        let kept = self.kept(stream, keep);
         Sink { redaction: self.redactor.stream(), meter: Arc::clone(&self.meter), kept, bytes: 0 }
+    }
+
+    /// What a sink would have kept of bytes that are redacted and counted already.
+    pub fn keep(&self, stream: &'static str, keep: usize, bytes: &[u8]) -> Kept {
+        let mut kept = self.kept(stream, keep);
+        bytes.chunks(CHUNK_BYTES).for_each(|chunk| kept.push(chunk));
+        kept
+    }
+
+    fn kept(&self, stream: &'static str, keep: usize) -> Kept {
+        let spill = Spill::Not(Target { store: Arc::clone(&self.store), tool: Arc::clone(&self.tool), stream });
+        Kept { head: Vec::new(), tail: VecDeque::new(), keep, stored: 0, spill }
     }
 }
 
@@ -54,6 +76,7 @@ pub struct Kept {
     tail: VecDeque<u8>,
     keep: usize,
     stored: u64,
+    spill: Spill,
 }
 
 /// A kept stream, cut to a budget and decoded.
@@ -65,6 +88,8 @@ pub struct Capture {
     pub tail: String,
     /// Bytes the source produced.
     pub bytes: u64,
+    /// Stored bytes that the head shows: where whoever reads on begins.
+    pub head_bytes: u64,
     /// Stored bytes left out between head and tail.
     pub left_out: u64,
     /// Bytes shown that were not UTF-8; each stands as U+FFFD.
@@ -96,6 +121,10 @@ impl Sink {
 impl Kept {
     fn push(&mut self, clean: &[u8]) {
         self.stored += clean.len() as u64;
+        if self.stored > 2 * self.keep as u64 {
+            let (front, back) = self.tail.as_slices();
+            self.spill.push([&self.head, front, back], clean);
+        }
         let room = self.keep - self.head.len();
         let (first, rest) = clean.split_at(room.min(clean.len()));
         self.head.extend_from_slice(first);
@@ -116,6 +145,26 @@ impl Kept {
         self.is_whole().then(|| [&self.head, front, back].concat())
     }
 
+    /// All stored bytes, from memory or from where they were put; `None` if part of them is gone.
+    pub fn load(&self) -> Option<Vec<u8>> {
+        match &self.spill {
+            Spill::To(draft) => draft.read_back().ok().flatten(),
+            Spill::Not(_) | Spill::Failed(_) => self.whole(),
+        }
+    }
+
+    /// Bytes stored, after redaction.
+    pub fn stored_bytes(&self) -> u64 {
+        self.stored
+    }
+
+    /// Makes a stored result of all of it, or as much as one takes; once. `Err`: why there is none.
+    pub fn store(&mut self) -> Result<Stored, String> {
+        let (front, back) = self.tail.as_slices();
+        self.spill.begin([&self.head, front, back]);
+        std::mem::replace(&mut self.spill, Spill::Failed("it was stored already".to_owned())).complete()
+    }
+
     /// Serialised bytes that showing all of it would take; `usize::MAX` if part of it is gone.
     pub fn cost(&self) -> usize {
         self.whole().map_or(usize::MAX, |bytes| escaped_len(&String::from_utf8_lossy(&bytes)))
@@ -126,7 +175,8 @@ impl Kept {
         if let Some(whole) = self.whole() {
             let (text, not_utf8) = decode(&whole);
             if escaped_len(&text) <= budget {
-                return Capture { head: text, tail: String::new(), bytes, left_out: 0, not_utf8 };
+                let head_bytes = whole.len() as u64;
+                return Capture { head: text, tail: String::new(), bytes, head_bytes, left_out: 0, not_utf8 };
             }
             let (head, tail) = (prefix(&whole, budget / 3 * 2), suffix(&whole, budget / 3));
             return self.cut(head, tail, bytes);
@@ -137,9 +187,9 @@ impl Kept {
     }
 
     fn cut(&self, head: &[u8], tail: &[u8], bytes: u64) -> Capture {
-        let shown = (head.len() + tail.len()) as u64;
+        let (head_bytes, shown) = (head.len() as u64, (head.len() + tail.len()) as u64);
         let ((head, bad_head), (tail, bad_tail)) = (decode(head), decode(tail));
-        Capture { head, tail, bytes, left_out: self.stored - shown, not_utf8: bad_head + bad_tail }
+        Capture { head, tail, bytes, head_bytes, left_out: self.stored - shown, not_utf8: bad_head + bad_tail }
     }
 }
 
@@ -171,7 +221,7 @@ fn decode(bytes: &[u8]) -> (String, u64) {
 }
 
 /// The longest beginning that takes at most `budget` serialised bytes and splits no UTF-8 sequence.
-fn prefix(bytes: &[u8], budget: usize) -> &[u8] {
+pub(in crate::outcome) fn prefix(bytes: &[u8], budget: usize) -> &[u8] {
     let (mut end, mut cost) = (0, 0);
     while let Some((length, taken)) = step(&bytes[end..]) {
         if cost + taken > budget {
@@ -220,9 +270,10 @@ fn step(bytes: &[u8]) -> Option<(usize, usize)> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::outcome::testing;
 
     fn captured(input: &[u8], keep: usize, budget: usize, chunk: usize) -> Capture {
-        let mut sink = Sinks::new(Arc::new(Redactor::none())).sink(keep);
+        let mut sink = testing::sinks().sink("stdout", keep);
         input.chunks(chunk).for_each(|chunk| sink.write(chunk));
         let (kept, bytes) = sink.finish();
         kept.capture(bytes, budget)

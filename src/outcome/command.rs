@@ -5,14 +5,16 @@
 
 use serde::Serialize;
 
-use crate::outcome::budget::{Capture, Kept};
+use crate::action::read::Cursor;
+use crate::outcome::artifact::Stored;
+use crate::outcome::budget::{Capture, Kept, LINK_BYTES};
 use crate::outcome::result::{Code, Executed, Failure, Outcome, headline};
 use crate::process::Status;
 use crate::sys;
 use crate::wire::escape::{escaped_len, to_line};
 
 /// What would narrow a result that was cut.
-const ASK_FOR_LESS: &str = "to see what was left out, ask for less: by arguments of this tool that filter or limit its output";
+const ASK_FOR_LESS: &str = "to need less, use arguments of this tool that filter or limit its output";
 
 /// How a command came to its end.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -60,7 +62,7 @@ pub fn kept_bytes(content_bytes: usize) -> usize {
     content_bytes / 2
 }
 
-/// `{exit, signal?, stdout, stderr, truncated, notes?}` (section 8 of the design).
+/// `{exit, signal?, stdout, stderr, truncated, nextCursor?, notes?}` (section 8 of the design).
 #[derive(Serialize)]
 struct Structured<'a> {
     exit: Option<i32>,
@@ -69,6 +71,8 @@ struct Structured<'a> {
     stdout: Stream,
     stderr: Stream,
     truncated: bool,
+    #[serde(rename = "nextCursor", skip_serializing_if = "Option::is_none")]
+    next_cursor: Option<String>,
     #[serde(skip_serializing_if = "Vec::is_empty")]
     notes: Vec<&'a str>,
 }
@@ -82,45 +86,92 @@ struct Stream {
     left_out: Option<u64>,
     #[serde(skip_serializing_if = "Option::is_none")]
     not_utf8: Option<u64>,
+    #[serde(rename = "nextCursor", skip_serializing_if = "Option::is_none")]
+    next_cursor: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    not_stored: Option<u64>,
 }
 
 /// Both renderings.
 struct Rendered {
     text: String,
     structured: String,
-    truncated: bool,
+    cut: [bool; 2],
+    links: usize,
+}
+
+/// What became of the part of a stream that is not shown; `None` while nothing had to be left out.
+type Rest = Option<Result<Stored, String>>;
+
+/// A command's output on its way into the content limit.
+struct Fitting {
+    output: CommandOutput,
+    /// Of stdout and of stderr.
+    rests: [Rest; 2],
+}
+
+/// One stream as shown.
+struct Part<'a> {
+    name: &'static str,
+    capture: Capture,
+    rest: &'a Rest,
 }
 
 impl Outcome {
     /// The outcome of a command that was started: a success for exit status 0, otherwise `target_error`, or the code of
     /// what made us end it, with the full bounded content.
     pub fn command(output: CommandOutput) -> Self {
-        let Rendered { text, structured, truncated } = output.fitted();
+        let mut fitting = Fitting { output, rests: [None, None] };
+        let Rendered { text, structured, cut, .. } = fitting.fit();
+        let Fitting { output, rests } = fitting;
+        let stored = rests.into_iter().zip(cut).filter(|(_, is_cut)| *is_cut).filter_map(|(rest, _)| rest?.ok()).collect();
         let (code, executed, ended) = match &output.finish {
             Finish::Itself(Exit::Status(0)) => (None, Executed::Yes, None),
             Finish::Itself(_) => (Some(Code::TargetError), Executed::Yes, None),
             Finish::Stopped(failure) => (Some(failure.code), failure.executed, failure.ended),
         };
         let bytes = output.stdout.1 + output.stderr.1;
-        Outcome { code, executed, text, structured: Some(structured), truncated, bytes, next_cursor: None, ended }
+        let truncated = cut.contains(&true);
+        let structured = Some(structured);
+        Outcome { code, executed, structured, truncated, bytes, stored, ended, ..Outcome::plain(text) }
     }
 }
 
-impl CommandOutput {
+impl Fitting {
+    /// Renders as much as the content limit takes, and stores what has to be left out.
+    fn fit(&mut self) -> Rendered {
+        loop {
+            let rendered = self.fitted();
+            let mut is_new = false;
+            let streams = [&mut self.output.stdout, &mut self.output.stderr];
+            for ((is_cut, rest), (kept, _)) in rendered.cut.into_iter().zip(&mut self.rests).zip(streams) {
+                if is_cut && rest.is_none() {
+                    *rest = Some(kept.store());
+                    is_new = true;
+                }
+            }
+            // A cursor takes room itself, which may cut the other stream too: at most three rounds.
+            if !is_new {
+                return rendered;
+            }
+        }
+    }
+
     /// Renders as much as the content limit takes.
     fn fitted(&self) -> Rendered {
-        let whole = self.stdout.0.cost().saturating_add(self.stderr.0.cost());
-        if whole <= self.content_bytes / 2 {
+        let content_bytes = self.output.content_bytes;
+        let whole = self.output.stdout.0.cost().saturating_add(self.output.stderr.0.cost());
+        if whole <= content_bytes / 2 {
             let rendered = self.rendered(whole);
-            if rendered.bytes() <= self.content_bytes {
+            if rendered.bytes() <= content_bytes {
                 return rendered;
             }
         }
         let frame = self.rendered(0).bytes();
-        let mut payload = self.content_bytes.saturating_sub(frame) / 2;
+        let mut payload = content_bytes.saturating_sub(frame) / 2;
         loop {
             let rendered = self.rendered(payload);
-            let over = rendered.bytes().saturating_sub(self.content_bytes);
+            let over = rendered.bytes().saturating_sub(content_bytes);
             if over == 0 || payload == 0 {
                 return rendered;
             }
@@ -131,19 +182,58 @@ impl CommandOutput {
 
     /// Renders with `payload` serialised bytes of output in each of the two renderings.
     fn rendered(&self, payload: usize) -> Rendered {
-        let ((stdout, stdout_bytes), (stderr, stderr_bytes)) = (&self.stdout, &self.stderr);
+        let ((stdout, stdout_bytes), (stderr, stderr_bytes)) = (&self.output.stdout, &self.output.stderr);
         let (stdout_budget, stderr_budget) = split(payload, stdout.cost(), stderr.cost());
-        let stdout = stdout.capture(*stdout_bytes, stdout_budget);
-        let stderr = stderr.capture(*stderr_bytes, stderr_budget);
+        let [stdout_rest, stderr_rest] = &self.rests;
+        let parts = [
+            Part { name: "stdout", capture: stdout.capture(*stdout_bytes, stdout_budget), rest: stdout_rest },
+            Part { name: "stderr", capture: stderr.capture(*stderr_bytes, stderr_budget), rest: stderr_rest },
+        ];
         Rendered {
-            text: self.text(&stdout, &stderr),
-            truncated: stdout.is_cut() || stderr.is_cut(),
-            structured: self.structured(&stdout, &stderr),
+            text: self.output.text(&parts),
+            cut: [parts[0].capture.is_cut(), parts[1].capture.is_cut()],
+            links: parts.iter().filter(|part| part.cursor().is_some()).count(),
+            structured: self.output.structured(&parts),
         }
     }
+}
 
+impl Part<'_> {
+    fn stored(&self) -> Option<&Stored> {
+        self.rest.as_ref().filter(|_| self.capture.is_cut()).and_then(|rest| rest.as_ref().ok())
+    }
+
+    /// Where reading goes on: where the beginning that is shown ended.
+    fn cursor(&self) -> Option<Cursor> {
+        self.stored().map(|stored| stored.cursor(self.capture.head_bytes))
+    }
+
+    /// What a reader of the stream must know beside its text.
+    fn describe(&self, lines: &mut Vec<String>) {
+        let (name, capture) = (self.name, &self.capture);
+        if capture.is_cut() {
+            let (left_out, bytes) = (capture.left_out, capture.bytes);
+            lines.push(format!("{name}: {left_out} of {bytes} bytes left out; its beginning and its end are shown"));
+            match self.rest {
+                Some(Ok(stored)) => {
+                    let gone = stored.gone_note().map(|note| format!("; {note}")).unwrap_or_default();
+                    let cursor = stored.cursor(capture.head_bytes);
+                    lines.push(format!("{name}: read_result goes on after its beginning with cursor {cursor}{gone}"));
+                }
+                Some(Err(why)) => lines.push(format!("{name}: what was left out could not be stored: {why}")),
+                None => {}
+            }
+        }
+        if capture.not_utf8 > 0 {
+            lines.push(format!("{name}: {} bytes shown are no UTF-8; each stands as U+FFFD", capture.not_utf8));
+        }
+    }
+}
+
+impl CommandOutput {
     /// stdout, a `[stderr]` line with what follows it, then what a reader must know as `[tidegate: ...]` lines.
-    fn text(&self, stdout: &Capture, stderr: &Capture) -> String {
+    fn text(&self, parts: &[Part<'_>; 2]) -> String {
+        let [stdout, stderr] = parts.each_ref().map(|part| &part.capture);
         let mut text = String::new();
         if let Some(line) = self.headline() {
             push_line(&mut text, &line);
@@ -154,8 +244,7 @@ impl CommandOutput {
             push_line(&mut text, &stderr.text());
         }
         let mut lines = Vec::new();
-        describe("stdout", stdout, &mut lines);
-        describe("stderr", stderr, &mut lines);
+        parts.iter().for_each(|part| part.describe(&mut lines));
         lines.extend(self.notes.iter().cloned());
         if stdout.is_cut() || stderr.is_cut() {
             lines.push(ASK_FOR_LESS.to_owned());
@@ -183,7 +272,8 @@ impl CommandOutput {
         Some(headline(code, executed, &message))
     }
 
-    fn structured(&self, stdout: &Capture, stderr: &Capture) -> String {
+    fn structured(&self, parts: &[Part<'_>; 2]) -> String {
+        let [stdout, stderr] = parts.each_ref().map(|part| &part.capture);
         let (exit, signal, failure) = match &self.finish {
             Finish::Itself(Exit::Status(status)) => (Some(*status), None, None),
             Finish::Itself(Exit::Signal(name)) => (None, Some(name.clone()), None),
@@ -192,25 +282,30 @@ impl CommandOutput {
         let truncated = stdout.is_cut() || stderr.is_cut();
         let ours = self.notes.iter().map(String::as_str);
         let notes = failure.into_iter().chain(ours).chain(truncated.then_some(ASK_FOR_LESS)).collect();
-        to_line(&Structured { exit, signal, stdout: Stream::new(stdout), stderr: Stream::new(stderr), truncated, notes })
+        let next_cursor = parts.iter().find_map(Part::cursor).map(|cursor| cursor.to_string());
+        let [stdout, stderr] = parts.each_ref().map(Stream::new);
+        to_line(&Structured { exit, signal, stdout, stderr, truncated, next_cursor, notes })
     }
 }
 
 impl Stream {
-    fn new(capture: &Capture) -> Self {
+    fn new(part: &Part<'_>) -> Self {
+        let capture = &part.capture;
         Stream {
             text: capture.text(),
             bytes: capture.bytes,
             truncated: capture.is_cut(),
             left_out: capture.is_cut().then_some(capture.left_out),
             not_utf8: (capture.not_utf8 > 0).then_some(capture.not_utf8),
+            next_cursor: part.cursor().map(|cursor| cursor.to_string()),
+            not_stored: part.stored().map(|stored| stored.header.gone).filter(|gone| *gone > 0),
         }
     }
 }
 
 impl Rendered {
     fn bytes(&self) -> usize {
-        escaped_len(&self.text) + self.structured.len()
+        escaped_len(&self.text) + self.structured.len() + self.links * LINK_BYTES
     }
 }
 
@@ -229,29 +324,15 @@ fn push_line(text: &mut String, line: &str) {
     text.push_str(line);
 }
 
-/// What a reader of the stream must know beside its text.
-fn describe(name: &str, capture: &Capture, lines: &mut Vec<String>) {
-    if capture.is_cut() {
-        let (left_out, bytes) = (capture.left_out, capture.bytes);
-        lines.push(format!("{name}: {left_out} of {bytes} bytes left out; its beginning and its end are shown"));
-    }
-    if capture.not_utf8 > 0 {
-        lines.push(format!("{name}: {} bytes shown are no UTF-8; each stands as U+FFFD", capture.not_utf8));
-    }
-}
-
 #[cfg(test)]
 mod tests {
-    use std::sync::Arc;
-
     use super::*;
     use crate::limits::{CONTENT_BYTES_MAX, CONTENT_BYTES_MIN};
-    use crate::outcome::budget::Sinks;
     use crate::outcome::result::Ended;
-    use crate::secret::Redactor;
+    use crate::outcome::testing::sinks;
 
     fn kept(input: &[u8], content_bytes: usize) -> (Kept, u64) {
-        let mut sink = Sinks::new(Arc::new(Redactor::none())).sink(kept_bytes(content_bytes));
+        let mut sink = sinks().sink("stdout", kept_bytes(content_bytes));
         input.chunks(64 << 10).for_each(|chunk| sink.write(chunk));
         sink.finish()
     }
@@ -389,7 +470,7 @@ mod tests {
             &every_byte,
             b"\xff",
         ];
-        let limits = [CONTENT_BYTES_MIN, CONTENT_BYTES_MIN + 1, 3000, 4096, 10_007, 32 << 10, 250_001, CONTENT_BYTES_MAX];
+        let limits = [CONTENT_BYTES_MIN, CONTENT_BYTES_MIN + 1, 5000, 10_007, 32 << 10, 250_001, CONTENT_BYTES_MAX];
         let finishes = [Finish::Itself(Exit::Status(0)), Finish::Itself(Exit::Status(-1)), stopped()];
         let pairs = (0..shapes.len()).flat_map(|first| (0..shapes.len()).map(move |second| (first, second)));
         for (number, content_bytes) in limits.into_iter().enumerate() {

@@ -11,28 +11,29 @@ pub mod headers;
 pub mod media;
 pub mod select;
 
-use std::sync::Arc;
-
 use base64::prelude::{BASE64_STANDARD, Engine};
 use serde_json::value::RawValue;
 
 use crate::limits::{CHUNK_BYTES, JSON_BODY_BYTES};
+use crate::outcome::artifact::Stored;
 use crate::outcome::budget::{Kept, Sink, Sinks, payload_bytes};
 use crate::outcome::http::headers::Listing;
 use crate::outcome::http::media::{Charset, Kind, Media};
 use crate::outcome::http::select::{Select, pick};
 use crate::outcome::result::{Code, Executed, Outcome, headline};
-use crate::secret::Redactor;
 use crate::wire::escape::{compact, escaped_len, to_line};
 
 /// JSON nested deeper is shown as text: parsers of common clients stop not far above it.
 const JSON_DEPTH: usize = 64;
 
 /// What notes, marks and member names may take in both copies together, beside the first lines and the headers.
-const RESERVED_BYTES: usize = 900;
+const RESERVED_BYTES: usize = 1600;
+
+/// Of the reason why nothing could be stored.
+const WHY_CHARS: usize = 100;
 
 /// Says how to get what was cut.
-const NARROW: &str = "the body was cut; narrow the request, page through it, or select fewer members";
+const NARROW: &str = "the body was cut; to need less, narrow the request, page through it, or select fewer members";
 
 /// The head of a response, as it came.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -66,9 +67,18 @@ pub struct Shown {
     listing: Listing,
     media: Media,
     select: Select,
+    sinks: Sinks,
     sink: Sink,
     bytes: u64,
     content_bytes: usize,
+}
+
+/// What of a body is not shown.
+struct Rest {
+    /// What it belongs to, if not to the body as it came.
+    own: Option<Kept>,
+    /// How much of that is shown.
+    offset: u64,
 }
 
 /// The body, ready to be put into both renderings.
@@ -77,7 +87,8 @@ struct Body {
     members: String,
     /// The plain rendering.
     text: String,
-    truncated: bool,
+    /// `None`: all of it is shown.
+    rest: Option<Rest>,
     notes: Vec<String>,
 }
 
@@ -105,7 +116,8 @@ impl Shown {
             listing,
             media,
             select,
-            sink: sinks.sink(keep),
+            sinks: sinks.clone(),
+            sink: sinks.sink("body", keep),
             bytes: 0,
             content_bytes,
         }
@@ -131,7 +143,7 @@ impl Shown {
     /// Makes the outcome: `target_error` for a status of 400 and above, the ending's code if the body was cut, executed: yes.
     /// `None` if `cancelled` said so meanwhile.
     pub fn finish(self, ending: Ending, cancelled: &dyn Fn() -> bool) -> Option<Outcome> {
-        let Shown { status, reason, listing, media, select, sink, bytes, content_bytes } = self;
+        let Shown { status, reason, listing, media, select, sinks, sink, bytes, content_bytes } = self;
         let (kept, _) = sink.finish();
         let label = if bytes == 0 { "no body".to_owned() } else { format!("{}, {bytes} bytes", media.label()) };
         let first = format!("HTTP {status} {reason}{}{label}", if reason.is_empty() { "" } else { ", " });
@@ -147,19 +159,20 @@ impl Shown {
         let above = escaped_len(&first) + incomplete.len() + listing.cost() + RESERVED_BYTES;
         let budget = payload_bytes(content_bytes).min(content_bytes.saturating_sub(above) / 2);
         let whole = ending == Ending::Whole;
-        let body = Shaper { media: &media, select: &select, bytes, budget, whole, cancelled }.shape(&kept)?;
-        let truncated = body.truncated || code.is_some_and(|code| code != Code::TargetError);
+        let mut body =
+            Shaper { media: &media, select: &select, sinks: &sinks, bytes, budget, whole, cancelled }.shape(&kept)?;
+        let truncated = body.rest.is_some() || code.is_some_and(|code| code != Code::TargetError);
+        let stored = body.store_rest(kept);
         let structured = structured(status, &listing, &body, bytes, truncated, &incomplete);
         let text = text(first, &listing, body);
         Some(Outcome {
             code,
             executed: Executed::Yes,
-            text,
             structured: Some(structured),
             truncated,
             bytes,
-            next_cursor: None,
-            ended: None,
+            stored: stored.into_iter().collect(),
+            ..Outcome::plain(text)
         })
     }
 }
@@ -193,10 +206,32 @@ fn text(first: String, listing: &Listing, body: Body) -> String {
     lines.join("\n")
 }
 
+impl Body {
+    /// Stores what the rest belongs to and says how to read on.
+    fn store_rest(&mut self, kept: Kept) -> Option<Stored> {
+        let Rest { own, offset } = self.rest.take()?;
+        match own.unwrap_or(kept).store() {
+            Ok(stored) => {
+                let cursor = stored.cursor(offset);
+                self.members.push_str(&format!(",\"nextCursor\":\"{cursor}\""));
+                let gone = stored.gone_note().map(|note| format!("; {note}")).unwrap_or_default();
+                self.notes.push(format!("read_result goes on after what is shown with cursor {cursor}{gone}"));
+                Some(stored)
+            }
+            Err(why) => {
+                let why: String = why.chars().take(WHY_CHARS).collect();
+                self.notes.push(format!("what is not shown could not be stored: {why}"));
+                None
+            }
+        }
+    }
+}
+
 /// Decides in which form a body is shown.
 struct Shaper<'a> {
     media: &'a Media,
     select: &'a Select,
+    sinks: &'a Sinks,
     bytes: u64,
     budget: usize,
     whole: bool,
@@ -206,7 +241,7 @@ struct Shaper<'a> {
 impl Shaper<'_> {
     fn shape(&self, kept: &Kept) -> Option<Body> {
         if self.bytes == 0 {
-            return Some(Body { members: "\"body\":null".into(), text: String::new(), truncated: false, notes: vec![] });
+            return Some(Body { members: "\"body\":null".into(), text: String::new(), rest: None, notes: vec![] });
         }
         Some(match (self.media.kind, &self.media.charset) {
             (Kind::Binary, _) => self.described("not text"),
@@ -261,22 +296,22 @@ impl Shaper<'_> {
     /// Valid, compact JSON, cut to the budget.
     fn fitted(&self, json: String, mut notes: Vec<String>) -> Body {
         if cost(&json) <= 2 * self.budget {
-            return Body { members: format!("\"body\":{json}"), text: json, truncated: false, notes };
+            return Body { members: format!("\"body\":{json}"), text: json, rest: None, notes };
         }
+        let kept = self.sinks.keep("body", self.budget, json.as_bytes());
         if let Some((items, shown, total)) = self.items(&json) {
             notes.push(format!(
                 "the first {shown} of {total} items are shown; narrow the request, page through it, or select fewer members"
             ));
             let members = format!("\"items\":{items},\"shown\":{shown},\"items_total\":{total}");
-            return Body { members, text: items, truncated: true, notes };
+            return Body { members, text: items, rest: Some(Rest { own: Some(kept), offset: 0 }), notes };
         }
-        let mut sink = Sinks::new(Arc::new(Redactor::none())).sink(self.budget);
-        json.as_bytes().chunks(CHUNK_BYTES).for_each(|chunk| sink.write(chunk));
-        let (kept, bytes) = sink.finish();
-        let text = kept.capture(bytes, self.budget).text();
+        let capture = kept.capture(json.len() as u64, self.budget);
+        let text = capture.text();
+        let rest = Some(Rest { own: Some(kept), offset: capture.head_bytes });
         notes.push("the JSON does not fit and is shown as text".to_owned());
         notes.push(NARROW.to_owned());
-        Body { members: format!("\"body\":{}", to_line(&text)), text, truncated: true, notes }
+        Body { members: format!("\"body\":{}", to_line(&text)), text, rest, notes }
     }
 
     /// The first elements of an array that fit, how many these are, and of how many.
@@ -311,7 +346,8 @@ impl Shaper<'_> {
             notes.push(NARROW.to_owned());
         }
         let text = capture.text();
-        Body { members: format!("\"body\":{}", to_line(&text)), text, truncated: capture.is_cut(), notes }
+        let rest = capture.is_cut().then_some(Rest { own: None, offset: capture.head_bytes });
+        Body { members: format!("\"body\":{}", to_line(&text)), text, rest, notes }
     }
 
     /// Text if the bytes look like it, else a description.
@@ -326,23 +362,27 @@ impl Shaper<'_> {
 
     fn described(&self, what: &str) -> Body {
         let text = format!("{}, {} bytes, {what}", self.media.label(), self.bytes);
-        Body { members: format!("\"body\":null,\"described\":{}", to_line(&text)), text, truncated: false, notes: vec![] }
+        Body {
+            members: format!("\"body\":null,\"described\":{}", to_line(&text)),
+            text,
+            rest: Some(Rest { own: None, offset: 0 }),
+            notes: vec![],
+        }
     }
 
     /// Base64 of as many of the first bytes as fit.
     fn encoded(&self, kept: &Kept, why: &str) -> Body {
         let Some(bytes) = kept.whole() else {
-            let body = self.described(&format!("not shown: {why}, and base64 is given up to {JSON_BODY_BYTES} bytes"));
-            return Body { truncated: true, ..body };
+            return self.described(&format!("not shown: {why}, and base64 is given up to {JSON_BODY_BYTES} bytes"));
         };
         let shown = bytes.len().min(self.budget / 4 * 3);
         let text = BASE64_STANDARD.encode(&bytes[..shown]);
-        let truncated = shown < bytes.len();
+        let rest = (shown < bytes.len()).then_some(Rest { own: None, offset: shown as u64 });
         let mut notes = vec![format!("{why}: the body is given as base64")];
-        if truncated {
+        if rest.is_some() {
             notes.push(format!("the first {shown} of {} bytes are shown; narrow the request", bytes.len()));
         }
-        Body { members: format!("\"base64\":\"{text}\""), text, truncated, notes }
+        Body { members: format!("\"base64\":\"{text}\""), text, rest, notes }
     }
 }
 
@@ -370,6 +410,8 @@ fn is_shallow(json: &str) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::limits::CONTENT_BYTES_MIN;
+    use crate::outcome::testing::sinks;
     use serde_json::{Value, json};
 
     struct Case<'a> {
@@ -393,7 +435,7 @@ mod tests {
         let headers = case.headers.iter().map(|(name, value)| ((*name).to_owned(), value.clone().into_bytes())).collect();
         let select: Vec<String> = case.select.iter().map(|pointer| (*pointer).to_owned()).collect();
         let head = Head { status: case.status, reason, headers };
-        let mut shown = Shown::new(head, &select, &Sinks::new(Arc::new(Redactor::none())), case.content_bytes);
+        let mut shown = Shown::new(head, &select, &sinks(), case.content_bytes);
         case.body.chunks(1000).for_each(|chunk| shown.write(chunk));
         let outcome = shown.finish(case.ending.clone(), &|| false).unwrap();
         let structured = outcome.structured.as_deref().unwrap();
@@ -432,10 +474,20 @@ mod tests {
         check_body("application/json", b"{\"a\": \"\xff\"}", "base64", json!("eyJhIjogIv8ifQ=="), "not UTF-8");
         check_body("application/json", b"{oops", "body", json!("{oops"), "not valid JSON");
         check_body("application/x-own", b"text after all", "body", json!("text after all"), "");
-        check_body("image/png", b"\x89PNG", "described", json!("image/png, 4 bytes, not text"), "");
-        check_body("image/png", b"text", "body", Value::Null, "");
-        check_body("application/x-own", b"a\0b", "described", json!("application/x-own, 3 bytes, not text"), "");
         check_body("application/json", b"", "body", Value::Null, "");
+    }
+
+    #[test]
+    fn bytes_that_are_no_text_are_described_and_stored() {
+        for (content_type, body) in
+            [("image/png", b"\x89PNG".as_slice()), ("image/png", b"text"), ("application/x-own", b"a\0b")]
+        {
+            let (outcome, value) = shown(&case(content_type, body));
+            let described = format!("{content_type}, {} bytes, not text", body.len());
+            assert_eq!((&value["body"], value["described"].as_str()), (&Value::Null, Some(described.as_str())));
+            assert!(outcome.truncated && outcome.text.contains(&described), "{}", outcome.text);
+            assert!(outcome.text.contains("could not be stored"), "{}", outcome.text);
+        }
     }
 
     #[test]
@@ -565,7 +617,7 @@ mod tests {
         let flood: Vec<(&str, String)> =
             (0..100).map(|_| ("x-flood", "\u{1F389}\"".repeat(9))).chain([("link", "l".repeat(30))]).collect();
         for (body, content_type) in bodies.iter().flat_map(|body| types.map(|content_type| (body, content_type))) {
-            for content_bytes in [2 << 10, 3000, 32 << 10, 300_000] {
+            for content_bytes in [CONTENT_BYTES_MIN, 5000, 32 << 10, 300_000] {
                 for length in [1, 500, 2000, body.len()] {
                     let mut case = Case { content_bytes, ..case(content_type, &body[..length.min(body.len())]) };
                     case.headers.extend(flood.clone());
@@ -586,7 +638,7 @@ mod tests {
     #[test]
     fn a_cancel_ends_the_work_on_a_body() {
         let head = Head { status: 200, reason: "OK", headers: vec![("content-type".into(), b"application/json".to_vec())] };
-        let mut shown = Shown::new(head, &[], &Sinks::new(Arc::new(Redactor::none())), 32 << 10);
+        let mut shown = Shown::new(head, &[], &sinks(), 32 << 10);
         shown.write(b"[1]");
         assert_eq!(shown.finish(Ending::Whole, &|| true), None);
     }

@@ -7,6 +7,9 @@ use std::time::Duration;
 
 use serde::Serialize;
 
+use crate::outcome::artifact::Stored;
+use crate::outcome::page::Page;
+
 /// Whether the action reached the world.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Executed {
@@ -133,10 +136,6 @@ impl Ended {
     }
 }
 
-/// A position in a stored result: its name and an offset into the stored stream.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Cursor(pub String);
-
 /// A failure of the target or of a limit, or a fault of ours: no content, one sentence.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Failure {
@@ -182,8 +181,12 @@ pub struct Outcome {
     pub truncated: bool,
     /// Bytes the source produced, shown or not.
     pub bytes: u64,
-    /// Where to go on, for a stored result.
-    pub next_cursor: Option<Cursor>,
+    /// A second text block, for people; `None` where the text says all.
+    pub note: Option<String>,
+    /// Results that were stored for it: they stay only if its reply leaves.
+    pub stored: Vec<Stored>,
+    /// The page of a stored result that it is, if it is one.
+    pub page: Option<Page>,
     /// For work that was told to end.
     pub ended: Option<Ended>,
 }
@@ -192,7 +195,7 @@ impl From<Failure> for Outcome {
     fn from(failure: Failure) -> Self {
         let Failure { code, executed, message, ended } = failure;
         let text = headline(code, executed, &message);
-        Outcome { code: Some(code), executed, text, structured: None, truncated: false, bytes: 0, next_cursor: None, ended }
+        Outcome { code: Some(code), executed, ended, ..Outcome::plain(text) }
     }
 }
 
@@ -211,6 +214,22 @@ struct Meta<'a> {
 }
 
 impl Outcome {
+    /// A plain success without an effect, all of which is `text`.
+    pub fn plain(text: String) -> Self {
+        Outcome {
+            code: None,
+            executed: Executed::No,
+            text,
+            structured: None,
+            truncated: false,
+            bytes: 0,
+            note: None,
+            stored: Vec::new(),
+            page: None,
+            ended: None,
+        }
+    }
+
     /// The object of `_meta["tidegate/outcome"]`, compact: `{code, executed, truncated, bytes, duration_ms}`; `code` is null
     /// for a plain success.
     pub fn meta(&self, took: Duration) -> String {

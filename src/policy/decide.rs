@@ -9,7 +9,7 @@ use std::sync::Arc;
 use crate::action::http::{HttpAction, Origin};
 use crate::action::template::path::has_dot_segment;
 use crate::action::template::quoted;
-use crate::action::{Action, ArgumentError, Tool};
+use crate::action::{Action, ArgumentError, Recipe, Tool};
 use crate::policy::grant::{Authorized, Grant, Terms};
 use crate::policy::rules::{CredentialRule, HostRule, Scope, ToolRule};
 
@@ -85,7 +85,7 @@ pub fn decide(tool: &Tool, rule: &ToolRule, action: Action) -> Result<Grant, Ref
     let host = host_of(rule, &action)?;
     let terms = Terms {
         tool: tool.name.clone(),
-        rule: format!("declared:{}", tool.name),
+        rule: rule_name(tool),
         target,
         credential: rule.credential.as_ref().map(Arc::clone),
         host,
@@ -96,7 +96,16 @@ pub fn decide(tool: &Tool, rule: &ToolRule, action: Action) -> Result<Grant, Ref
         Action::Http(action) => Grant::Http(Authorized::new(action, terms)),
         Action::Exec(action) => Grant::Exec(Authorized::new(action, terms)),
         Action::Ssh(action) => Grant::Ssh(Authorized::new(action, terms)),
+        Action::Read(action) => Grant::Read(Authorized::new(action, terms)),
     })
+}
+
+/// What allows a tool to act, as recorded: what the operator declared, or what every gateway offers.
+fn rule_name(tool: &Tool) -> String {
+    match tool.recipe {
+        Recipe::Http(_) | Recipe::Exec(_) | Recipe::Ssh(_) => format!("declared:{}", tool.name),
+        Recipe::Read => format!("builtin:{}", tool.name),
+    }
 }
 
 /// The host of a remote command; other actions have none.
@@ -119,7 +128,7 @@ pub fn covers_origin(credential: &CredentialRule, origin: &Origin) -> bool {
 fn may_carry(credential: &CredentialRule, action: &Action) -> bool {
     match action {
         Action::Http(action) => credential.scopes.iter().any(|scope| covers(scope, action)),
-        Action::Exec(_) | Action::Ssh(_) => false,
+        Action::Exec(_) | Action::Ssh(_) | Action::Read(_) => false,
     }
 }
 
@@ -144,7 +153,6 @@ fn is_under(prefix: &str, path: &str) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::action::Recipe;
     use crate::action::exec::{ExecTemplate, ExecWritten};
     use crate::action::http::{HttpTemplate, HttpWritten, Scheme};
     use crate::action::schema::Schema;

@@ -8,6 +8,7 @@ use std::time::Duration;
 
 use crate::action::exec::ExecAction;
 use crate::action::http::HttpAction;
+use crate::action::read::ReadAction;
 use crate::action::ssh::SshAction;
 use crate::policy::rules::{CredentialRule, HostRule};
 
@@ -83,6 +84,8 @@ pub enum Grant {
     Exec(Authorized<ExecAction>),
     /// A remote command may be run.
     Ssh(Authorized<SshAction>),
+    /// A stored result may be read.
+    Read(Authorized<ReadAction>),
 }
 
 impl Grant {
@@ -92,6 +95,7 @@ impl Grant {
             Grant::Http(grant) => grant.terms(),
             Grant::Exec(grant) => grant.terms(),
             Grant::Ssh(grant) => grant.terms(),
+            Grant::Read(grant) => grant.terms(),
         }
     }
 
@@ -101,6 +105,15 @@ impl Grant {
             Grant::Http(grant) => grant.terms.target.clone(),
             Grant::Exec(grant) => format!("exec {}", program(&grant.action.argv)),
             Grant::Ssh(grant) => format!("ssh {} {}", grant.action.host, program(&grant.action.argv)),
+            Grant::Read(grant) => format!("stored result {}", grant.action.cursor.name.as_str()),
+        }
+    }
+
+    /// Whether carrying it out touches anything outside this process and its own stored results.
+    pub fn touches_world(&self) -> bool {
+        match self {
+            Grant::Http(_) | Grant::Exec(_) | Grant::Ssh(_) => true,
+            Grant::Read(_) => false,
         }
     }
 
@@ -110,6 +123,7 @@ impl Grant {
             Grant::Http(grant) => grant.action.record(),
             Grant::Exec(grant) => grant.action.record(),
             Grant::Ssh(grant) => grant.action.record(),
+            Grant::Read(grant) => grant.action.record(),
         }
     }
 }

@@ -14,6 +14,7 @@ use tidegate::gateway::pipeline::judge;
 use tidegate::mcp::call::Step;
 use tidegate::mcp::listing::ToolListing;
 use tidegate::mcp::session::Session;
+use tidegate::outcome::artifact::Store;
 use tidegate::outcome::budget::Sinks;
 use tidegate::policy::rules::Toolbox;
 use tidegate::rpc::message::{Message, parse};
@@ -116,7 +117,9 @@ impl Executor {
         let grant = judge(&call, &self.tools).unwrap();
         let token = CancelToken::new().unwrap();
         let deadline = Instant::now() + Duration::from_secs(20);
-        let ctx = CallCtx { token: &token, deadline, sinks: Sinks::new(Arc::new(Redactor::none())) };
+        let store = Arc::new(Store::new(&std::env::temp_dir()));
+        let sinks = Sinks::new(Arc::new(Redactor::none()), store, "true");
+        let ctx = CallCtx { token: &token, deadline, sinks };
         assert_eq!(self.hands.run(grant, &self.handed, &ctx).code, None);
     }
 }

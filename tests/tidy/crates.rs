@@ -21,6 +21,7 @@ const DIRECT: &[(&str, &str)] = &[
     ("dependencies", "libc"),
     ("dependencies", "libssh2-sys"),
     ("dependencies", "log"),
+    ("dependencies", "memchr"),
     ("dependencies", "regex-lite"),
     ("dependencies", "ring"),
     ("dependencies", "serde"),

@@ -158,7 +158,7 @@ fn bounds_hold_at_the_limit_and_not_one_past() {
     for (section, key, least, most, what) in [
         ("session", "grace_ms", 0, 1500, "milliseconds"),
         ("limits", "line_in_bytes", 1024, 4_194_304, "bytes"),
-        ("limits", "content_bytes", 2048, 950_272, "bytes (the most that fits one line out)"),
+        ("limits", "content_bytes", 4096, 950_272, "bytes (the most that fits one line out)"),
         ("limits", "calls", 1, 64, "calls"),
         ("limits", "workers", 1, 16, "workers"),
     ] {

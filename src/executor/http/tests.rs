@@ -12,8 +12,8 @@ use serde_json::{Value, json};
 use super::*;
 use crate::action::http::HttpBody;
 use crate::cancel::Why;
-use crate::outcome::budget::Sinks;
 use crate::outcome::result::Code;
+use crate::outcome::testing::sinks_with;
 use crate::policy::grant::Terms;
 use crate::policy::rules::{CredentialRule, Network, Placement};
 use crate::secret::Redactor;
@@ -136,8 +136,7 @@ impl Call {
             content_bytes: 32 << 10,
             timeout: self.timeout,
         };
-        let ctx =
-            CallCtx { token: &self.token, deadline: Instant::now() + self.timeout, sinks: Sinks::new(Arc::new(redactor)) };
+        let ctx = CallCtx { token: &self.token, deadline: Instant::now() + self.timeout, sinks: sinks_with(redactor) };
         self.executor.run(Authorized::in_test(self.action, terms), secret.as_ref(), &ctx)
     }
 }

@@ -105,13 +105,13 @@ impl<'a> Pump<'a> {
         terms: &Terms,
         ctx: &CallCtx<'_>,
     ) -> Self {
-        let sink = || ctx.sinks.sink(kept_bytes(terms.content_bytes));
+        let sink = |stream| ctx.sinks.sink(stream, kept_bytes(terms.content_bytes));
         Pump {
             link,
             channel,
             host,
-            stdout: sink(),
-            stderr: sink(),
+            stdout: sink("stdout"),
+            stderr: sink("stderr"),
             stdin,
             input: if stdin.is_empty() && host.tie == Tie::None { Input::Ending } else { Input::Open },
             unfinished: None,

@@ -19,14 +19,14 @@ use crate::executor::dial::Dialler;
 use crate::executor::resolve::system_lookup;
 use crate::executor::ssh::SshExecutor;
 use crate::limits::CONTENT_BYTES;
-use crate::outcome::budget::Sinks;
 use crate::outcome::result::Outcome;
+use crate::outcome::testing::sinks;
 use crate::policy::grant::{Authorized, Terms};
 use crate::policy::rules::{HostKeyPolicy, HostRule, Networks, SshAuth, Tie};
 use crate::process::mark::Mark;
 use crate::process::testing::{PATH, read_all};
 use crate::process::{self, Child, Spec, Status, Stdin};
-use crate::secret::{Redactor, Secret};
+use crate::secret::Secret;
 use crate::sys::{self, Poll};
 use crate::thread::{self, Thread};
 
@@ -288,7 +288,7 @@ impl Caller {
     pub(super) fn call(&self, action: SshAction, timeout: Duration, token: &CancelToken) -> Outcome {
         let [tool, rule, target] = ["tool", "rule", "ssh"].map(str::to_owned);
         let terms = Terms { tool, rule, target, credential: None, host: None, content_bytes: CONTENT_BYTES, timeout };
-        let ctx = CallCtx { token, deadline: Instant::now() + timeout, sinks: Sinks::new(Arc::new(Redactor::none())) };
+        let ctx = CallCtx { token, deadline: Instant::now() + timeout, sinks: sinks() };
         self.executor.run(Authorized::in_test(action, terms), &self.rule, self.secrets.clone(), &ctx)
     }
 }
