@@ -9,21 +9,24 @@
 
 pub mod headers;
 pub mod media;
+pub mod walk;
 pub mod select;
+pub mod items;
 
 use std::sync::Arc;
 
 use base64::prelude::{BASE64_STANDARD, Engine};
-use serde_json::value::RawValue;
 
 use crate::limits::{CHUNK_BYTES, JSON_BODY_BYTES};
 use crate::outcome::budget::{Kept, Sink, payload_bytes};
 use crate::outcome::http::headers::Listing;
+use crate::outcome::http::items::first_items;
 use crate::outcome::http::media::{Charset, Kind, Media};
-use crate::outcome::http::select::{Select, pick};
+use crate::outcome::http::select::{Picked, Select, pick};
+use crate::outcome::http::walk::Stopped;
 use crate::outcome::result::{Code, Executed, Outcome, headline};
 use crate::secret::Redactor;
-use crate::wire::escape::{compact, escaped_len, to_line};
+use crate::wire::escape::{escaped_len, to_line};
 
 /// JSON nested deeper is shown as text: parsers of common clients stop not far above it.
 const JSON_DEPTH: usize = 64;
@@ -235,26 +238,24 @@ impl Shaper<'_> {
             notes.push("a byte order mark before the JSON was dropped".to_owned());
             rest
         });
-        let document: &RawValue =
-            serde_json::from_str(text).map_err(|_| Some(format!("the body is not valid JSON{unselected}")))?;
-        if !is_shallow(document.get()) {
-            return Err(Some(format!("the JSON is nested deeper than {JSON_DEPTH} levels{unselected}")));
-        }
-        if (self.cancelled)() {
-            return Err(None);
-        }
+        let why = |stopped| match stopped {
+            Stopped::Cancelled => None,
+            Stopped::NotJson => Some(format!("the body is not valid JSON{unselected}")),
+            Stopped::TooDeep => Some(format!("the JSON is nested deeper than {JSON_DEPTH} levels{unselected}")),
+        };
         let mut out = String::new();
-        let replaced = pick(document, self.select, &mut out).unwrap_or_else(|| {
-            let replaced = compact(document.get(), &mut out);
+        let mut picked = pick(text, self.select, &mut out, self.cancelled).map_err(why)?;
+        if picked == Picked::Nothing {
+            picked = pick(text, &Select::new(&[]), &mut out, self.cancelled).map_err(why)?;
             if !matches!(out.as_str(), "[]" | "{}") {
                 notes.push("`select` names nothing in this body; all of it is shown".to_owned());
             }
-            replaced
-        });
-        if replaced > 0 {
+        }
+        if let Picked::Named { replaced: replaced @ 1.. } = picked {
             notes.push(format!("{replaced} halves of surrogate pairs stand as U+FFFD"));
         }
-        if (self.cancelled)() { Err(None) } else { Ok(self.fitted(out, notes)) }
+        let body = self.fitted(out, notes);
+        if (self.cancelled)() { Err(None) } else { Ok(body) }
     }
 
     /// Valid, compact JSON, cut to the budget.
@@ -280,21 +281,8 @@ impl Shaper<'_> {
 
     /// The first elements of an array that fit, how many these are, and of how many.
     fn items(&self, json: &str) -> Option<(String, usize, usize)> {
-        let elements: Vec<&RawValue> = serde_json::from_str(json).ok()?;
-        let (mut items, mut shown, mut spent) = ("[".to_owned(), 0, cost("[]"));
-        for element in &elements {
-            spent += cost(element.get()) + cost(",");
-            if spent > 2 * self.budget {
-                break;
-            }
-            if shown > 0 {
-                items.push(',');
-            }
-            items.push_str(element.get());
-            shown += 1;
-        }
-        items.push(']');
-        (shown > 0).then_some((items, shown, elements.len()))
+        let found = first_items(json, 2 * self.budget, &cost, self.cancelled).ok()??;
+        Some((found.json, found.shown, found.total))
     }
 
     fn text(&self, kept: &Kept, note: Option<String>) -> Body {
@@ -348,22 +336,6 @@ impl Shaper<'_> {
 /// What JSON takes as itself in the structured copy and inside a string in the text block.
 fn cost(json: &str) -> usize {
     json.len() + escaped_len(json)
-}
-
-/// Whether valid JSON nests at most `JSON_DEPTH` levels.
-fn is_shallow(json: &str) -> bool {
-    let (mut depth, mut in_string, mut escaped) = (0_usize, false, false);
-    json.bytes().all(|byte| {
-        match byte {
-            _ if escaped => escaped = false,
-            b'\\' => escaped = true,
-            b'"' => in_string = !in_string,
-            b'[' | b'{' if !in_string => depth += 1,
-            b']' | b'}' if !in_string => depth -= 1,
-            _ => {}
-        }
-        depth <= JSON_DEPTH
-    })
 }
 
 #[cfg(test)]

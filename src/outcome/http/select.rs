@@ -3,14 +3,14 @@
 //! Pointers are JSON Pointers (RFC 6901) in which a `*` token means every element or member. The result has the shape of the
 //! document: `/*/number` and `/*/title` over an array of objects give an array of objects with these two members; `/a/b` gives
 //! `{"a":{"b":…}}`. Elements and members in which nothing is named are left out, and so are the positions of elements.
+//! The document is read once, whatever its size, and never held as a tree or a list.
 
 use std::fmt;
 
-use serde::Deserialize;
-use serde::de::{Deserializer, MapAccess, Visitor};
-use serde_json::value::RawValue;
+use serde::de::{DeserializeSeed, Deserializer, MapAccess, SeqAccess, Visitor};
 
-use crate::wire::escape::{compact, to_line};
+use crate::outcome::http::walk::{Kind, Stopped, Walk};
+use crate::wire::escape::compact;
 
 /// The pointers of one tool, as a tree.
 #[derive(Debug, Default)]
@@ -23,7 +23,11 @@ pub struct Select {
 #[derive(Debug, PartialEq, Eq)]
 enum Token {
     Any,
-    Named(String),
+    Named {
+        name: String,
+        /// The element it names in an array.
+        index: Option<usize>,
+    },
 }
 
 impl Select {
@@ -45,97 +49,200 @@ impl Select {
             return;
         };
         let (token, rest) = path.find('/').map_or((path, ""), |at| path.split_at(at));
-        let token = match token {
-            "*" => Token::Any,
-            name => Token::Named(name.replace("~1", "/").replace("~0", "~")),
-        };
+        let token = Token::new(token);
         let at = self.children.iter().position(|(known, _)| *known == token).unwrap_or_else(|| {
             self.children.push((token, Select::default()));
             self.children.len() - 1
         });
         self.children[at].1.add(rest);
     }
+}
 
-    fn matching<'a>(nodes: &[&'a Select], name: &str) -> Vec<&'a Select> {
-        let children = nodes.iter().flat_map(|node| &node.children);
-        let matches = |token: &Token| match token {
+impl Token {
+    fn new(written: &str) -> Self {
+        if written == "*" {
+            return Token::Any;
+        }
+        let name = written.replace("~1", "/").replace("~0", "~");
+        let index = name.parse().ok().filter(|index: &usize| index.to_string() == name);
+        Token::Named { name, index }
+    }
+
+    fn is_element(&self, at: usize) -> bool {
+        match self {
             Token::Any => true,
-            Token::Named(known) => known == name,
-        };
-        children.filter(|(token, _)| matches(token)).map(|(_, node)| node).collect()
+            Token::Named { index, .. } => *index == Some(at),
+        }
+    }
+
+    /// `raw` is a member name as written; it may be as large as the document, and is then not decoded.
+    fn is_member(&self, raw: &str) -> bool {
+        let Token::Named { name, .. } = self else { return true };
+        let inside = &raw[1..raw.len() - 1];
+        // An escape is at most six bytes for one.
+        if inside.len() > 6 * name.len() {
+            return false;
+        }
+        inside == name || inside.contains('\\') && decoded(raw).is_some_and(|decoded| decoded == *name)
     }
 }
 
-/// Appends what `select` names of `document`, compact; returns how many halves of surrogate pairs were replaced. `None` if it names
-/// nothing in it, or a member name of it cannot be read; `out` is then as it was.
-pub fn pick(document: &RawValue, select: &Select, out: &mut String) -> Option<usize> {
-    let begin = out.len();
-    let picked = pick_from(document, &[select], out).ok().flatten();
-    if picked.is_none() {
-        out.truncate(begin);
-    }
-    picked
+/// A string as it is shown: half a surrogate pair is U+FFFD.
+fn decoded(raw: &str) -> Option<String> {
+    let mut text = String::new();
+    compact(raw, &mut text);
+    serde_json::from_str(&text).ok()
 }
 
-fn pick_from(value: &RawValue, nodes: &[&Select], out: &mut String) -> serde_json::Result<Option<usize>> {
-    let text = value.get();
-    if nodes.iter().any(|node| node.keep) {
-        return Ok(Some(compact(text, out)));
-    }
-    let (open, close, parts) = match text.as_bytes().first() {
-        Some(b'{') => ('{', '}', serde_json::from_str::<Members<'_>>(text)?.0),
-        Some(b'[') => {
-            let elements: Vec<&RawValue> = serde_json::from_str(text)?;
-            ('[', ']', elements.into_iter().enumerate().map(|(index, element)| (index.to_string(), element)).collect())
-        }
-        _ => return Ok(None),
-    };
-    let mut replaced = None;
-    out.push(open);
-    for (name, part) in parts {
-        let below = Select::matching(nodes, &name);
-        let begin = out.len();
-        if below.is_empty() {
-            continue;
-        }
-        if replaced.is_some() {
-            out.push(',');
-        }
-        if open == '{' {
-            out.push_str(&to_line(&name));
-            out.push(':');
-        }
-        match pick_from(part, &below, out)? {
-            Some(more) => replaced = Some(replaced.unwrap_or(0) + more),
-            None => out.truncate(begin),
-        }
-    }
-    out.push(close);
-    Ok(replaced)
+/// What `pick` found.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Picked {
+    /// The pointers name nothing in the document; nothing was written.
+    Nothing,
+    /// What they name was written.
+    Named {
+        /// Halves of surrogate pairs that stand as U+FFFD in it.
+        replaced: usize,
+    },
 }
 
-/// The members of an object in order, their values unparsed.
-struct Members<'a>(Vec<(String, &'a RawValue)>);
+/// Appends what `select` names of `document`, a JSON text, compact; names are written as they came. `cancelled` is asked at every
+/// element, member and scalar, and for each 64 KiB written.
+///
+/// # Errors
+/// Why it stopped. Then, as after `Nothing`, `out` is as it was.
+pub fn pick(document: &str, select: &Select, out: &mut String, cancelled: &dyn Fn() -> bool) -> Result<Picked, Stopped> {
+    let mut walk = Walk::new(document, out, usize::MAX, cancelled);
+    let begin = walk.mark();
+    let named = walk.run(|walk, deserializer| Part { walk, want: Want::of(vec![select]) }.deserialize(deserializer));
+    if named == Ok(true) {
+        return Ok(Picked::Named { replaced: walk.replaced() });
+    }
+    walk.rewind(begin);
+    named.map(|_| Picked::Nothing)
+}
 
-impl<'de> Deserialize<'de> for Members<'de> {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        struct Reader;
-        impl<'de> Visitor<'de> for Reader {
-            type Value = Members<'de>;
+/// What is wanted of a value.
+#[derive(Debug)]
+pub(super) enum Want<'s> {
+    Nothing,
+    All,
+    /// What these name below it; none of them keeps all of it.
+    Below(Vec<&'s Select>),
+}
 
-            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-                f.write_str("an object")
+impl<'s> Want<'s> {
+    fn of(nodes: Vec<&'s Select>) -> Self {
+        match nodes {
+            nodes if nodes.is_empty() => Want::Nothing,
+            nodes if nodes.iter().any(|node| node.keep) => Want::All,
+            nodes => Want::Below(nodes),
+        }
+    }
+
+    fn below(&self, matches: impl Fn(&Token) -> bool) -> Self {
+        match self {
+            Want::Nothing => Want::Nothing,
+            Want::All => Want::All,
+            Want::Below(nodes) => {
+                let children = nodes.iter().flat_map(|node| &node.children);
+                Want::of(children.filter(|(token, _)| matches(token)).map(|(_, node)| node).collect())
             }
+        }
+    }
 
-            fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Self::Value, A::Error> {
-                let mut members = Vec::new();
-                while let Some(member) = map.next_entry()? {
-                    members.push(member);
+    fn is_all(&self) -> bool {
+        matches!(self, Want::All)
+    }
+
+    fn push(&self, text: &str, walk: &mut Walk<'_, '_>) {
+        if !matches!(self, Want::Nothing) {
+            walk.push(text);
+        }
+    }
+}
+
+/// Reads one value and writes what is wanted of it; gives whether that is anything. If not, some of it may be written all the same.
+pub(super) struct Part<'w, 'd, 'o, 's> {
+    pub(super) walk: &'w mut Walk<'d, 'o>,
+    pub(super) want: Want<'s>,
+}
+
+impl<'d> DeserializeSeed<'d> for Part<'_, 'd, '_, '_> {
+    type Value = bool;
+
+    fn deserialize<D: Deserializer<'d>>(self, deserializer: D) -> Result<bool, D::Error> {
+        self.walk.look()?;
+        match self.walk.kind() {
+            Kind::Array => deserializer.deserialize_seq(self),
+            Kind::Object => deserializer.deserialize_map(self),
+            Kind::Scalar => {
+                let raw = self.walk.scalar(deserializer)?;
+                if self.want.is_all() {
+                    self.walk.push_scalar(raw)?;
                 }
-                Ok(Members(members))
+                Ok(self.want.is_all())
             }
         }
-        deserializer.deserialize_map(Reader)
+    }
+}
+
+impl<'d> Visitor<'d> for Part<'_, 'd, '_, '_> {
+    type Value = bool;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("a JSON value")
+    }
+
+    fn visit_seq<A: SeqAccess<'d>>(self, mut seq: A) -> Result<bool, A::Error> {
+        let Part { walk, want } = self;
+        walk.open()?;
+        want.push("[", walk);
+        let mut named = false;
+        for at in 0.. {
+            let below = want.below(|token| token.is_element(at));
+            let begin = walk.mark();
+            if named {
+                below.push(",", walk);
+            }
+            let more = seq.next_element_seed(Part { walk, want: below })?;
+            if more == Some(true) {
+                named = true;
+            } else {
+                walk.rewind(begin);
+            }
+            if more.is_none() {
+                break;
+            }
+        }
+        walk.close();
+        want.push("]", walk);
+        Ok(named || want.is_all())
+    }
+
+    fn visit_map<A: MapAccess<'d>>(self, mut map: A) -> Result<bool, A::Error> {
+        let Part { walk, want } = self;
+        walk.open()?;
+        want.push("{", walk);
+        let mut named = false;
+        while let Some(name) = map.next_key()? {
+            let name = walk.pass(name);
+            let below = want.below(|token| token.is_member(name));
+            let begin = walk.mark();
+            if !matches!(below, Want::Nothing) {
+                walk.push(if named { "," } else { "" });
+                walk.push_scalar(name)?;
+                walk.push(":");
+            }
+            if map.next_value_seed(Part { walk, want: below })? {
+                named = true;
+            } else {
+                walk.rewind(begin);
+            }
+        }
+        walk.close();
+        want.push("}", walk);
+        Ok(named || want.is_all())
     }
 }
 
@@ -146,10 +253,9 @@ mod tests {
     #[track_caller]
     fn check_select(document: &str, pointers: &[&str], expected: Option<&str>) {
         let pointers: Vec<String> = pointers.iter().map(|pointer| (*pointer).to_owned()).collect();
-        let raw: &RawValue = serde_json::from_str(document).unwrap();
         let mut out = "x".to_owned();
-        let picked = pick(raw, &Select::new(&pointers), &mut out);
-        assert_eq!(picked.map(|_| &out[1..]), expected, "{pointers:?} of {document}");
+        let picked = pick(document, &Select::new(&pointers), &mut out, &|| false).unwrap();
+        assert_eq!((picked != Picked::Nothing).then(|| &out[1..]), expected, "{pointers:?} of {document}");
         if expected.is_none() {
             assert_eq!(out, "x");
         }
