@@ -405,3 +405,150 @@ impl Spill {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::outcome::testing::StateDir;
+
+    /// Stores `pieces` and gives what can be read back.
+    fn stored(dir: &StateDir, pieces: &[&[u8]]) -> (Stored, Vec<u8>) {
+        let mut draft = dir.store().draft("tool", "stdout").unwrap();
+        pieces.iter().for_each(|piece| draft.write(piece));
+        let stored = draft.complete().unwrap();
+        let artifact = dir.store().open(&stored.name).unwrap();
+        assert_eq!(artifact.header, stored.header);
+        let bytes = artifact.read_at(0, usize::MAX).unwrap();
+        (stored, bytes)
+    }
+
+    #[track_caller]
+    fn check_text(pieces: &[&[u8]], is_text: bool) {
+        let (stored, bytes) = stored(&StateDir::new(), pieces);
+        assert_eq!((stored.header.is_text, bytes), (is_text, pieces.concat()), "{pieces:?}");
+    }
+
+    #[test]
+    fn what_is_read_is_what_was_written_and_known_for_what_it_is() {
+        check_text(&[b"hello", b"", b" world"], true);
+        check_text(&[], true);
+        check_text(&[b"a\xe2", b"\x80", b"\x94b\xf0\x9f", b"\x8e\x89"], true);
+        check_text(&[b"\0\x7f"], true);
+        check_text(&[b"a\xff"], false);
+        check_text(&[b"a\xe2", b"\x80"], false);
+        check_text(&[b"\xe2", b"a"], false);
+        check_text(&[b"\xc0\x80"], false);
+    }
+
+    #[test]
+    fn a_result_is_bounded_and_cut_between_characters() {
+        let limit = usize::try_from(ARTIFACT_BYTES).unwrap();
+        for (length, gone) in [(limit - 1, 0), (limit, 0), (limit + 1, 1), (limit + 100_000, 100_000)] {
+            let input = vec![b'x'; length];
+            let (stored, bytes) = stored(&StateDir::new(), &input.chunks(65_000).collect::<Vec<_>>());
+            assert_eq!((stored.header.gone, bytes.len()), (gone, length.min(limit)));
+        }
+        let input = "x".repeat(limit - 2) + "\u{1F389}\u{1F389}";
+        let (stored, bytes) = stored(&StateDir::new(), &[input.as_bytes()]);
+        assert_eq!((stored.header.is_text, stored.header.gone, bytes.len()), (true, 8, limit - 2));
+    }
+
+    #[test]
+    fn only_what_was_kept_stays_and_nobody_else_may_read_it() {
+        use std::os::unix::fs::PermissionsExt;
+        let dir = StateDir::new();
+        let (first, _) = stored(&dir, &[b"first"]);
+        let (second, _) = stored(&dir, &[b"second"]);
+        let draft = dir.store().draft("tool", "stdout").unwrap();
+        assert_eq!(dir.files().len(), 3);
+        let mode = |path: PathBuf| fs::metadata(path).unwrap().permissions().mode() & 0o777;
+        let folder = dir.0.join("results");
+        assert_eq!((mode(folder.clone()), mode(folder.join(first.name.as_str()))), (0o700, 0o600));
+        drop(draft);
+        let copy = first.clone();
+        first.keep();
+        drop((first, second));
+        assert_eq!(dir.files(), [copy.name.as_str()]);
+    }
+
+    fn set_age(dir: &StateDir, name: &str, age: Duration) {
+        let file = File::options().append(true).open(dir.0.join("results").join(name)).unwrap();
+        file.set_modified(SystemTime::now() - age).unwrap();
+    }
+
+    #[test]
+    fn a_result_is_gone_after_its_time_and_reading_gives_it_more() {
+        let dir = StateDir::new();
+        let (result, _) = stored(&dir, &[b"x"]);
+        let name = result.name.as_str();
+        set_age(&dir, name, ARTIFACT_LIFE - Duration::from_secs(60));
+        dir.store().open(&result.name).unwrap();
+        let modified = fs::metadata(dir.0.join("results").join(name)).unwrap().modified().unwrap();
+        assert!(age(modified) < Duration::from_secs(60));
+        set_age(&dir, name, ARTIFACT_LIFE + Duration::from_secs(1));
+        assert_eq!(dir.store().open(&result.name).unwrap_err().kind(), ErrorKind::NotFound);
+        assert_eq!(dir.files(), [""; 0]);
+    }
+
+    #[test]
+    fn orphans_and_the_old_make_room() {
+        let dir = StateDir::new();
+        let held = dir.store().draft("tool", "stdout").unwrap();
+        let held_name = format!("{}{PART}", held.name.as_str());
+        let orphan = format!("{}{PART}", "0".repeat(32));
+        fs::write(dir.0.join("results").join(&orphan), "").unwrap();
+        let (old, _) = stored(&dir, &[b"x"]);
+        set_age(&dir, &held_name, ARTIFACT_LIFE * 2);
+        set_age(&dir, &orphan, ORPHAN_AGE + Duration::from_secs(1));
+        set_age(&dir, old.name.as_str(), ARTIFACT_LIFE + Duration::from_secs(1));
+        let (new, _) = stored(&dir, &[b"y"]);
+        let mut files = dir.files();
+        files.sort();
+        let mut expected = [held_name, new.name.as_str().to_owned()];
+        expected.sort();
+        assert_eq!(files, expected);
+    }
+
+    #[test]
+    fn the_oldest_go_first_when_there_is_no_room() {
+        let dir = StateDir::new();
+        let results: Vec<Stored> = (0..3).map(|_| stored(&dir, &[b"x"]).0).collect();
+        for (number, result) in results.iter().enumerate() {
+            // Sparse: the size counts, no space is taken.
+            let path = dir.0.join("results").join(result.name.as_str());
+            File::options().append(true).open(path).unwrap().set_len(ARTIFACTS_BYTES / 3).unwrap();
+            set_age(&dir, result.name.as_str(), Duration::from_secs(60 - 10 * number as u64));
+        }
+        let (new, _) = stored(&dir, &[b"y"]);
+        let mut files = dir.files();
+        files.sort();
+        let mut expected = [&results[1], &results[2], &new].map(|result| result.name.as_str().to_owned());
+        expected.sort();
+        assert_eq!(files, expected);
+    }
+
+    #[test]
+    fn what_is_no_whole_result_is_not_there() {
+        let dir = StateDir::new();
+        let (result, _) = stored(&dir, &[b"hello"]);
+        let path = dir.0.join("results").join(result.name.as_str());
+        let whole = fs::read(&path).unwrap();
+        for bad in [&whole[..whole.len() - 1], &whole[..100], b"", &[whole.as_slice(), b"x"].concat(), &vec![b'x'; 600]] {
+            fs::write(&path, bad).unwrap();
+            assert_eq!(dir.store().open(&result.name).unwrap_err().kind(), ErrorKind::NotFound);
+        }
+        fs::remove_file(&path).unwrap();
+        std::os::unix::fs::symlink("/etc/passwd", &path).unwrap();
+        assert!(dir.store().open(&result.name).is_err());
+    }
+
+    #[test]
+    fn a_folder_that_cannot_be_had_is_told() {
+        let store = Arc::new(Store::new(Path::new("/dev/null")));
+        let target = Target { store, tool: Arc::from("tool"), stream: "stdout" };
+        let mut spill = Spill::Not(target);
+        spill.push([b"a", b"", b""], b"b");
+        let why = spill.complete().unwrap_err();
+        assert!(why.contains("Not a directory"), "{why}");
+    }
+}

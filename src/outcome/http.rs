@@ -9,31 +9,22 @@
 
 pub mod headers;
 pub mod media;
+pub mod walk;
 pub mod select;
-
-use base64::prelude::{BASE64_STANDARD, Engine};
-use serde_json::value::RawValue;
+pub mod items;
+mod shape;
 
 use crate::limits::{CHUNK_BYTES, JSON_BODY_BYTES};
-use crate::outcome::artifact::Stored;
-use crate::outcome::budget::{Kept, Sink, Sinks, payload_bytes};
+use crate::outcome::budget::{Sink, Sinks, payload_bytes};
 use crate::outcome::http::headers::Listing;
 use crate::outcome::http::media::{Charset, Kind, Media};
-use crate::outcome::http::select::{Select, pick};
+use crate::outcome::http::select::Select;
+use crate::outcome::http::shape::{Body, Shaper};
 use crate::outcome::result::{Code, Executed, Outcome, headline};
-use crate::wire::escape::{compact, escaped_len, to_line};
-
-/// JSON nested deeper is shown as text: parsers of common clients stop not far above it.
-const JSON_DEPTH: usize = 64;
+use crate::wire::escape::{escaped_len, to_line};
 
 /// What notes, marks and member names may take in both copies together, beside the first lines and the headers.
 const RESERVED_BYTES: usize = 1600;
-
-/// Of the reason why nothing could be stored.
-const WHY_CHARS: usize = 100;
-
-/// Says how to get what was cut.
-const NARROW: &str = "the body was cut; to need less, narrow the request, page through it, or select fewer members";
 
 /// The head of a response, as it came.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -71,25 +62,6 @@ pub struct Shown {
     sink: Sink,
     bytes: u64,
     content_bytes: usize,
-}
-
-/// What of a body is not shown.
-struct Rest {
-    /// What it belongs to, if not to the body as it came.
-    own: Option<Kept>,
-    /// How much of that is shown.
-    offset: u64,
-}
-
-/// The body, ready to be put into both renderings.
-struct Body {
-    /// Members of the structured object.
-    members: String,
-    /// The plain rendering.
-    text: String,
-    /// `None`: all of it is shown.
-    rest: Option<Rest>,
-    notes: Vec<String>,
 }
 
 impl Shown {
@@ -206,212 +178,12 @@ fn text(first: String, listing: &Listing, body: Body) -> String {
     lines.join("\n")
 }
 
-impl Body {
-    /// Stores what the rest belongs to and says how to read on.
-    fn store_rest(&mut self, kept: Kept) -> Option<Stored> {
-        let Rest { own, offset } = self.rest.take()?;
-        match own.unwrap_or(kept).store() {
-            Ok(stored) => {
-                let cursor = stored.cursor(offset);
-                self.members.push_str(&format!(",\"nextCursor\":\"{cursor}\""));
-                let gone = stored.gone_note().map(|note| format!("; {note}")).unwrap_or_default();
-                self.notes.push(format!("read_result goes on after what is shown with cursor {cursor}{gone}"));
-                Some(stored)
-            }
-            Err(why) => {
-                let why: String = why.chars().take(WHY_CHARS).collect();
-                self.notes.push(format!("what is not shown could not be stored: {why}"));
-                None
-            }
-        }
-    }
-}
-
-/// Decides in which form a body is shown.
-struct Shaper<'a> {
-    media: &'a Media,
-    select: &'a Select,
-    sinks: &'a Sinks,
-    bytes: u64,
-    budget: usize,
-    whole: bool,
-    cancelled: &'a dyn Fn() -> bool,
-}
-
-impl Shaper<'_> {
-    fn shape(&self, kept: &Kept) -> Option<Body> {
-        if self.bytes == 0 {
-            return Some(Body { members: "\"body\":null".into(), text: String::new(), rest: None, notes: vec![] });
-        }
-        Some(match (self.media.kind, &self.media.charset) {
-            (Kind::Binary, _) => self.described("not text"),
-            (Kind::Json | Kind::Text | Kind::Opaque, Charset::Unknown(name)) => {
-                self.encoded(kept, &format!("the character set {name} is not known here"))
-            }
-            (Kind::Json, _) => match self.json(kept) {
-                Ok(body) => body,
-                Err(_) if (self.cancelled)() => return None,
-                Err(note) => self.text(kept, note),
-            },
-            (Kind::Text, _) => self.text(kept, None),
-            (Kind::Opaque, _) => self.opaque(kept),
-        })
-    }
-
-    /// The body as JSON; otherwise why not, unless that is said elsewhere.
-    fn json(&self, kept: &Kept) -> Result<Body, Option<String>> {
-        if !self.whole {
-            return Err(None);
-        }
-        let unselected = if self.select.is_all() { "" } else { ", so `select` was not applied" };
-        let bytes = kept.whole().ok_or_else(|| Some(format!("the JSON is larger than {JSON_BODY_BYTES} bytes{unselected}")))?;
-        let Ok(text) = str::from_utf8(&bytes) else { return Err(None) };
-        let mut notes = Vec::new();
-        let text = text.strip_prefix('\u{feff}').map_or(text, |rest| {
-            notes.push("a byte order mark before the JSON was dropped".to_owned());
-            rest
-        });
-        let document: &RawValue =
-            serde_json::from_str(text).map_err(|_| Some(format!("the body is not valid JSON{unselected}")))?;
-        if !is_shallow(document.get()) {
-            return Err(Some(format!("the JSON is nested deeper than {JSON_DEPTH} levels{unselected}")));
-        }
-        if (self.cancelled)() {
-            return Err(None);
-        }
-        let mut out = String::new();
-        let replaced = pick(document, self.select, &mut out).unwrap_or_else(|| {
-            let replaced = compact(document.get(), &mut out);
-            if !matches!(out.as_str(), "[]" | "{}") {
-                notes.push("`select` names nothing in this body; all of it is shown".to_owned());
-            }
-            replaced
-        });
-        if replaced > 0 {
-            notes.push(format!("{replaced} halves of surrogate pairs stand as U+FFFD"));
-        }
-        if (self.cancelled)() { Err(None) } else { Ok(self.fitted(out, notes)) }
-    }
-
-    /// Valid, compact JSON, cut to the budget.
-    fn fitted(&self, json: String, mut notes: Vec<String>) -> Body {
-        if cost(&json) <= 2 * self.budget {
-            return Body { members: format!("\"body\":{json}"), text: json, rest: None, notes };
-        }
-        let kept = self.sinks.keep("body", self.budget, json.as_bytes());
-        if let Some((items, shown, total)) = self.items(&json) {
-            notes.push(format!(
-                "the first {shown} of {total} items are shown; narrow the request, page through it, or select fewer members"
-            ));
-            let members = format!("\"items\":{items},\"shown\":{shown},\"items_total\":{total}");
-            return Body { members, text: items, rest: Some(Rest { own: Some(kept), offset: 0 }), notes };
-        }
-        let capture = kept.capture(json.len() as u64, self.budget);
-        let text = capture.text();
-        let rest = Some(Rest { own: Some(kept), offset: capture.head_bytes });
-        notes.push("the JSON does not fit and is shown as text".to_owned());
-        notes.push(NARROW.to_owned());
-        Body { members: format!("\"body\":{}", to_line(&text)), text, rest, notes }
-    }
-
-    /// The first elements of an array that fit, how many these are, and of how many.
-    fn items(&self, json: &str) -> Option<(String, usize, usize)> {
-        let elements: Vec<&RawValue> = serde_json::from_str(json).ok()?;
-        let (mut items, mut shown, mut spent) = ("[".to_owned(), 0, cost("[]"));
-        for element in &elements {
-            spent += cost(element.get()) + cost(",");
-            if spent > 2 * self.budget {
-                break;
-            }
-            if shown > 0 {
-                items.push(',');
-            }
-            items.push_str(element.get());
-            shown += 1;
-        }
-        items.push(']');
-        (shown > 0).then_some((items, shown, elements.len()))
-    }
-
-    fn text(&self, kept: &Kept, note: Option<String>) -> Body {
-        let capture = kept.capture(self.bytes, self.budget);
-        if capture.not_utf8 > 0 && self.media.charset != Charset::Utf8 {
-            return self.encoded(kept, "no character set is declared and it is not UTF-8");
-        }
-        let mut notes: Vec<String> = note.into_iter().collect();
-        if capture.not_utf8 > 0 {
-            notes.push(format!("{} bytes were not UTF-8 and stand as U+FFFD", capture.not_utf8));
-        }
-        if capture.is_cut() {
-            notes.push(NARROW.to_owned());
-        }
-        let text = capture.text();
-        let rest = capture.is_cut().then_some(Rest { own: None, offset: capture.head_bytes });
-        Body { members: format!("\"body\":{}", to_line(&text)), text, rest, notes }
-    }
-
-    /// Text if the bytes look like it, else a description.
-    fn opaque(&self, kept: &Kept) -> Body {
-        let capture = kept.capture(self.bytes, self.budget);
-        if capture.not_utf8 > 0 || capture.head.contains('\0') || capture.tail.contains('\0') {
-            self.described("not text")
-        } else {
-            self.text(kept, None)
-        }
-    }
-
-    fn described(&self, what: &str) -> Body {
-        let text = format!("{}, {} bytes, {what}", self.media.label(), self.bytes);
-        Body {
-            members: format!("\"body\":null,\"described\":{}", to_line(&text)),
-            text,
-            rest: Some(Rest { own: None, offset: 0 }),
-            notes: vec![],
-        }
-    }
-
-    /// Base64 of as many of the first bytes as fit.
-    fn encoded(&self, kept: &Kept, why: &str) -> Body {
-        let Some(bytes) = kept.whole() else {
-            return self.described(&format!("not shown: {why}, and base64 is given up to {JSON_BODY_BYTES} bytes"));
-        };
-        let shown = bytes.len().min(self.budget / 4 * 3);
-        let text = BASE64_STANDARD.encode(&bytes[..shown]);
-        let rest = (shown < bytes.len()).then_some(Rest { own: None, offset: shown as u64 });
-        let mut notes = vec![format!("{why}: the body is given as base64")];
-        if rest.is_some() {
-            notes.push(format!("the first {shown} of {} bytes are shown; narrow the request", bytes.len()));
-        }
-        Body { members: format!("\"base64\":\"{text}\""), text, rest, notes }
-    }
-}
-
-/// What JSON takes as itself in the structured copy and inside a string in the text block.
-fn cost(json: &str) -> usize {
-    json.len() + escaped_len(json)
-}
-
-/// Whether valid JSON nests at most `JSON_DEPTH` levels.
-fn is_shallow(json: &str) -> bool {
-    let (mut depth, mut in_string, mut escaped) = (0_usize, false, false);
-    json.bytes().all(|byte| {
-        match byte {
-            _ if escaped => escaped = false,
-            b'\\' => escaped = true,
-            b'"' => in_string = !in_string,
-            b'[' | b'{' if !in_string => depth += 1,
-            b']' | b'}' if !in_string => depth -= 1,
-            _ => {}
-        }
-        depth <= JSON_DEPTH
-    })
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::limits::CONTENT_BYTES_MIN;
-    use crate::outcome::testing::sinks;
+    use crate::limits::ARTIFACT_BYTES;
+    use crate::limits::{CONTENT_BYTES_MIN, NESTING_LEVELS};
+    use crate::outcome::testing::{StateDir, sinks};
     use serde_json::{Value, json};
 
     struct Case<'a> {
@@ -522,7 +294,7 @@ mod tests {
 
     #[test]
     fn deep_json_is_shown_as_text() {
-        for (depth, as_text) in [(JSON_DEPTH, false), (JSON_DEPTH + 1, true), (10_000, true)] {
+        for (depth, as_text) in [(NESTING_LEVELS, false), (NESTING_LEVELS + 1, true), (10_000, true)] {
             let body = format!("{}\"]\\\"[\"{}", "[".repeat(depth), "]".repeat(depth));
             let (_, value) = shown(&case("application/json", body.as_bytes()));
             assert_eq!(value["body"].is_string(), as_text, "{depth}");
@@ -552,15 +324,53 @@ mod tests {
         assert!(outcome.text.contains(text) && outcome.text.contains("narrow the request"));
     }
 
+    /// A body with a selection, shown by sinks that can store.
+    fn stored(dir: &StateDir, body: &[u8], select: &[&str], cancelled: &dyn Fn() -> bool) -> Option<Outcome> {
+        let select: Vec<String> = select.iter().map(|pointer| (*pointer).to_owned()).collect();
+        let headers = vec![("content-type".to_owned(), b"application/json".to_vec())];
+        let mut shown = Shown::new(Head { status: 200, reason: "OK", headers }, &select, &dir.sinks(), 32 << 10);
+        body.chunks(CHUNK_BYTES).for_each(|chunk| shown.write(chunk));
+        shown.finish(Ending::Whole, cancelled)
+    }
+
     #[test]
     fn json_is_parsed_up_to_its_limit_and_shown_as_text_past_it() {
-        for (length, parsed) in [(JSON_BODY_BYTES, true), (JSON_BODY_BYTES + 1, false)] {
+        let dir = StateDir::new();
+        let limit = usize::try_from(ARTIFACT_BYTES).unwrap();
+        for (length, parsed) in [(JSON_BODY_BYTES, true), (JSON_BODY_BYTES + 1, true), (limit, true), (limit + 1, false)] {
             let body = format!("[\"a\",\"{}\"]", "x".repeat(length - 8));
-            assert_eq!(body.len(), length);
-            let (_, value) = shown(&case("application/json", body.as_bytes()));
+            let outcome = stored(&dir, body.as_bytes(), &[], &|| false).unwrap();
+            let value: Value = serde_json::from_str(outcome.structured.as_deref().unwrap()).unwrap();
             assert_eq!(value["items"] == json!(["a"]), parsed, "{length}");
-            assert_eq!(value["notes"].to_string().contains("larger than 1048576"), !parsed, "{length}");
+            assert_eq!(value["notes"].to_string().contains("larger than 16 MiB"), !parsed, "{length}");
+            assert_eq!((outcome.truncated, outcome.stored.len()), (true, 1));
         }
+    }
+
+    #[test]
+    fn a_selection_of_16_mib_looks_at_the_cancel() {
+        let dir = StateDir::new();
+        let element = json!({"number": 7, "rest": "x".repeat(900)}).to_string();
+        let count = usize::try_from(ARTIFACT_BYTES).unwrap() / (element.len() + 1) - 1;
+        let body = format!("[{}]", vec![element; count].join(","));
+        let looks = std::cell::Cell::new(0_u64);
+        let never = || {
+            looks.set(looks.get() + 1);
+            false
+        };
+        let outcome = stored(&dir, body.as_bytes(), &["/*/number"], &never).unwrap();
+        assert_eq!(outcome.stored.len(), 1);
+        assert!(looks.get() > ARTIFACT_BYTES / CHUNK_BYTES as u64, "{}", looks.get());
+        let half = looks.get() / 2;
+        looks.set(0);
+        let at_half = || {
+            looks.set(looks.get() + 1);
+            looks.get() >= half
+        };
+        assert!(stored(&dir, body.as_bytes(), &["/*/number"], &at_half).is_none());
+        assert!(looks.get() < half + 8, "{} of {half}", looks.get());
+        drop(outcome);
+        assert_eq!(dir.files(), [""; 0]);
     }
 
     #[test]

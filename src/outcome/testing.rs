@@ -21,6 +21,16 @@ impl StateDir {
     pub(crate) fn store(&self) -> Arc<Store> {
         Arc::new(Store::new(&self.0))
     }
+
+    pub(crate) fn sinks(&self) -> Sinks {
+        Sinks::new(Arc::new(Redactor::none()), self.store(), "test")
+    }
+
+    /// Names of the stored results, and of what is being written.
+    pub(crate) fn files(&self) -> Vec<String> {
+        let entries = std::fs::read_dir(self.0.join("results")).into_iter().flatten().flatten();
+        entries.map(|entry| entry.file_name().into_string().unwrap_or_default()).collect()
+    }
 }
 
 impl Drop for StateDir {
