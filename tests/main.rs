@@ -38,6 +38,7 @@ mod signals;
 mod smoke;
 mod ssh;
 mod startup;
+mod stored;
 mod tidy;
 mod tls;
 mod transcripts;

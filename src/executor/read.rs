@@ -12,7 +12,7 @@ use crate::executor::CallCtx;
 use crate::limits::CHUNK_BYTES;
 use crate::outcome::artifact::Artifact;
 use crate::outcome::budget::payload_bytes;
-use crate::outcome::page::{Match, Matches, Page};
+use crate::outcome::page::{Match, Matches, Page, whole_characters};
 use crate::outcome::result::{Code, Executed, Failure, Outcome};
 use crate::policy::grant::Authorized;
 
@@ -110,13 +110,6 @@ fn excerpt(artifact: &Artifact, offset: u64, length: u64) -> std::io::Result<Str
     let cut = before.iter().take_while(|byte| **byte & 0xC0 == 0x80).count();
     let text = [&before[cut.min(3)..], found, whole_characters(after)].concat();
     Ok(String::from_utf8_lossy(&text).into_owned())
-}
-
-fn whole_characters(bytes: &[u8]) -> &[u8] {
-    match std::str::from_utf8(bytes) {
-        Err(error) if error.error_len().is_none() => &bytes[..error.valid_up_to()],
-        Ok(_) | Err(_) => bytes,
-    }
 }
 
 fn check(ctx: &CallCtx<'_>) -> Result<(), Failure> {

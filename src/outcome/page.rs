@@ -57,7 +57,8 @@ impl Page {
     /// The page that begins at `offset` and takes at most `budget` serialised bytes; `bytes` is what is stored there, at least
     /// `budget` of it unless the stored stream ends before.
     pub fn new(name: &Name, header: &Header, offset: u64, bytes: &[u8], budget: usize) -> Page {
-        let (body, taken) = match header.is_text.then(|| std::str::from_utf8(prefix(bytes, budget))) {
+        let text = header.is_text.then(|| prefix(whole_characters(bytes), budget)).map(std::str::from_utf8);
+        let (body, taken) = match text {
             Some(Ok(text)) => (PageBody::Text(text.to_owned()), text.len()),
             Some(Err(_)) | None => {
                 let taken = bytes.len().min(budget / 4 * 3);
@@ -121,6 +122,14 @@ impl Page {
             page: Some(self),
             ..Outcome::plain(String::new())
         }
+    }
+}
+
+/// Without a character that is cut at the end.
+pub fn whole_characters(bytes: &[u8]) -> &[u8] {
+    match std::str::from_utf8(bytes) {
+        Err(error) if error.error_len().is_none() => &bytes[..error.valid_up_to()],
+        Ok(_) | Err(_) => bytes,
     }
 }
 
@@ -235,6 +244,7 @@ mod tests {
         check_page(b"hello", true, 4, "hell", Some(14));
         check_page("a\u{1F389}b".as_bytes(), true, 4, "a", Some(11));
         check_page("a\u{1F389}b".as_bytes(), true, 5, "a\u{1F389}", Some(15));
+        check_page(&"a\u{1F389}".as_bytes()[..4], true, 9, "a", Some(11));
         check_page(b"\0\0\0", true, 12, "\0\0", Some(12));
         check_page(b"", true, 12, "", None);
         check_page(b"\xff\xfe\xfd\xfc", false, 4, "//79", Some(13));
