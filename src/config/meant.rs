@@ -14,6 +14,7 @@ use std::time::Duration;
 use crate::action::exec::{ExecTemplate, ExecWritten as ExecParts};
 use crate::action::http::{HttpTemplate, HttpWritten as HttpParts};
 use crate::action::ssh::{SshTemplate, SshWritten as SshParts};
+use crate::action::template::LIMIT;
 use crate::action::template::argv::Dash;
 use crate::action::template::body::BodyWritten as BodyParts;
 use crate::action::{Recipe, Tool};
@@ -29,6 +30,7 @@ use crate::config::written::{
 };
 use crate::config::{Config, JournalRules, LogRules, SessionRules};
 use crate::limits::Limits;
+use crate::outcome::budget::payload_bytes;
 use crate::policy::decide::covers_origin;
 use crate::policy::rules::{CredentialRule, Network, Networks, Placement, ToolRule};
 
@@ -237,6 +239,8 @@ impl<'w> ToolReader<'_, 'w> {
         let timeout = self.timeout(written.timeout, timeout);
         let (recipe, input) = (recipe?, input?);
         self.placeholders(&recipe, node, &input);
+        let content_bytes = written.content_bytes.unwrap_or(self.limits.content_bytes);
+        let limit = (!declares(&input, LIMIT)).then(|| payload_bytes(content_bytes));
         let (schema, input_json) = input.compiled?;
         let tool = Tool {
             name: name?.to_owned(),
@@ -246,9 +250,9 @@ impl<'w> ToolReader<'_, 'w> {
             input: schema,
             input_json,
             recipe,
+            limit,
         };
         let (credential, host) = (sound(credential)?, sound(host)?);
-        let content_bytes = written.content_bytes.unwrap_or(self.limits.content_bytes);
         Some((tool, ToolRule { credential, host, content_bytes, timeout }))
     }
 
@@ -315,12 +319,12 @@ impl<'w> ToolReader<'_, 'w> {
         }
     }
 
-    /// Every placeholder is an argument, every argument is used, and what has no meaning without one is required.
+    /// Every placeholder is an argument or the limit, every argument is used, and what has no meaning without one is required.
     fn placeholders(&mut self, recipe: &Recipe, node: &Node, input: &Input<'_>) {
         let names = recipe.names();
         let place = |name: &str| node.find_text(&[&format!("{{{name}}}"), &format!("{{+{name}}}")]).unwrap_or(node.at);
-        let declared = |name: &str| input.properties.iter().any(|property| property.key == name);
-        for name in names.used().filter(|name| !declared(name)) {
+        let declared = |name: &str| declares(input, name);
+        for name in names.used().filter(|name| *name != LIMIT && !declared(name)) {
             self.problems.add(place(name), format!("placeholder {{{name}}} is no property of \"input\""));
         }
         for name in names.required().filter(|name| declared(name) && !input.required.contains(name)) {
@@ -338,6 +342,10 @@ impl<'w> ToolReader<'_, 'w> {
         }
         beside.or(inside).map_or(self.limits.call_timeout, |said| said.value)
     }
+}
+
+fn declares(input: &Input<'_>, name: &str) -> bool {
+    input.properties.iter().any(|property| property.key == name)
 }
 
 fn dash(allow_dash: Option<Said<bool>>) -> Dash {

@@ -165,6 +165,7 @@ mod tests {
             input: Schema::compile(&input).unwrap(),
             input_json: input.to_string(),
             recipe,
+            limit: None,
         }
     }
 

@@ -112,6 +112,49 @@ fn what_the_validator_refuses_stands_where_it_is() {
     );
 }
 
+/// The tool around `rest`, called with `arguments`, as it is recorded.
+#[track_caller]
+fn check_filled(rest: &str, arguments: &str, part: &str) {
+    let action = action(&check_ok(&tool(rest)), "t", arguments).record();
+    assert!(action.contains(part), "{part} is not in {action}");
+}
+
+#[test]
+fn the_limit_is_filled_wherever_a_placeholder_may_stand() {
+    // (2048 - 1024) / 2 of its own, (32768 - 1024) / 2 by default.
+    check_filled(
+        r#""content_bytes":2048,"exec":{"argv":["head","-c","{limit}","--","n={limit}"]}"#,
+        "{}",
+        r#"["head","-c","512","--","n=512"]"#,
+    );
+    check_filled(r#""exec":{"argv":["head","-c{limit}"]}"#, "{}", r#"["head","-c15872"]"#);
+    let http = r#""http":{"method":"POST","url":"https://a.example/{limit}/{+limit}","query":{"n":"{limit}"},"headers":{"x-n":"<{limit}>"},"body":BODY}"#;
+    for (body, part) in [
+        (r#"{"json":{"n":"{limit}","of":["{limit} bytes"]}}"#, r#""text":"{\"n\":15872,\"of\":[\"15872 bytes\"]}""#),
+        (r#"{"text":"{limit}"}"#, r#""text":"15872""#),
+        (r#"{"form":{"n":"{limit}"}}"#, r#""text":"n=15872""#),
+    ] {
+        let http = http.replace("BODY", body);
+        check_filled(&http, "{}", part);
+        check_filled(&http, "{}", r#""url":"https://a.example/15872/15872?n=15872""#);
+        check_filled(&http, "{}", r#"["x-n","<15872>"]"#);
+    }
+}
+
+#[test]
+fn a_declared_limit_is_the_callers() {
+    let declared = r#""input":{"type":"object","properties":{"limit":{"type":"integer"}}},"#;
+    let exec = format!(r#"{declared}"exec":{{"argv":["head","{{limit}}"]}}"#);
+    check_filled(&exec, r#"{"limit":7}"#, r#"["head","7"]"#);
+    check_filled(&exec, "{}", r#"["head"]"#);
+    assert!(check_ok(&tool(r#""exec":{"argv":["head","{limit}"]}"#)).tools[0].0.action(r#"{"limit":7}"#).is_err());
+    let path = format!(r#"{declared}"http":{{"url":"https://a.example/{{limit}}"}}"#);
+    let why = "placeholder {limit} needs its argument in \"required\": its place cannot be left out";
+    check_errors(&tool(&path), &[&format!("1:123: /tools/0/http/url: {why}")]);
+    let unused = format!(r#"{declared}"exec":{{"argv":["true"]}}"#);
+    check_errors(&tool(&unused), &["1:80: /tools/0/input/properties/limit: no placeholder uses this argument"]);
+}
+
 #[test]
 fn placeholders_and_properties_match() {
     check_errors(

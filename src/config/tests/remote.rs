@@ -80,6 +80,14 @@ fn tools_carry_their_host_and_fill_as_configured() {
 }
 
 #[test]
+#[cfg(feature = "ssh")]
+fn the_limit_is_filled_in_argv_and_stdin() {
+    let text = remote(r#""content_bytes":4096,"ssh":{"host":"web1","argv":["head","-c","{limit}"],"stdin":"{limit}\n"}"#);
+    let Action::Ssh(head) = action(&check_ok(&text), "t", "{}") else { panic!() };
+    assert_eq!((head.command_line().as_str(), &head.stdin[..]), ("exec head -c 1536", &b"1536\n"[..]));
+}
+
+#[test]
 #[cfg(not(feature = "ssh"))]
 fn without_the_feature_its_tools_are_refused() {
     check_errors(
