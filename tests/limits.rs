@@ -1,4 +1,4 @@
-//! Tools that know of their limit: it is handed on to what they call.
+//! Tools that know of their limit: it is handed on to what they call, or ends it.
 
 use serde_json::{Value, json};
 
@@ -6,7 +6,7 @@ use crate::kit::gateway::{Gateway, Running};
 use crate::kit::peer::{self, Peer};
 #[cfg(feature = "ssh")]
 use crate::kit::sshd::Sshd;
-use crate::kit::{modern_call, unique};
+use crate::kit::{modern_call, process, unique};
 
 /// What one copy of a result may take of `CONTENT_BYTES`.
 const PAYLOAD_BYTES: usize = 1536;
@@ -84,4 +84,71 @@ fn a_dry_run_shows_the_limit_as_filled() {
     assert_eq!(result["structuredContent"]["would"]["action"]["exec"]["argv"], argv);
     let line: Value = serde_json::from_str(running.end().dir.read("record").trim()).unwrap();
     assert_eq!(line["action"]["exec"]["argv"], argv);
+}
+
+/// A command that was ended for its output alone: no error, no exit of its own, and gone.
+#[track_caller]
+fn check_stopped(running: &mut Running, tool: &str, mark: &str, how: &str) {
+    let result = call(running, tool);
+    let (outcome, value) = (&result["_meta"]["tidegate/outcome"], &result["structuredContent"]);
+    let said = (&outcome["code"], &outcome["executed"], &outcome["truncated"]);
+    assert_eq!(said, (&Value::Null, &json!("yes"), &json!(true)), "{result}");
+    assert!(value["exit"].is_null() && value.get("signal").is_none() && value["truncated"] == true, "{value}");
+    let note = format!("tidegate told the command to end at its content limit (stop_at_limit); {how}");
+    assert_eq!(value["notes"][0], note);
+    assert!(result["content"][0]["text"].as_str().unwrap().contains(&format!("\n[tidegate: {note}]\n")), "{result}");
+    process::until("the flood is gone", || process::with_mark(mark).is_empty());
+    let journal = running.journal();
+    let outcome = journal.iter().rev().find(|record| record["type"] == "outcome").unwrap();
+    let said = (&outcome["code"], &outcome["executed"], &outcome["ended"]);
+    assert_eq!(said, (&json!("ok"), &json!("yes"), &json!("dead")), "{outcome}");
+}
+
+/// Tools that flood, by `kind`, each a process that holds `mark`; the last one heeds no TERM. Then one that just fits.
+fn floods(kind: &str, mark: &str) -> Vec<Value> {
+    let fits = format!("head -c {CONTENT_BYTES} /dev/zero; exit 3");
+    let scripts = [
+        ("yes", format!("exec yes {mark}")),
+        ("zeros", format!("exec cat /dev/zero - {mark}")),
+        ("errors", format!("exec yes {mark} >&2")),
+        ("stubborn", format!("trap '' TERM; exec yes {mark}")),
+        ("fits", fits),
+    ];
+    let tool = |(name, script): (&str, String)| {
+        let mut tool = json!({"name": name, "description": "Floods", "content_bytes": CONTENT_BYTES, "stop_at_limit": true,
+            kind: {"argv": ["sh", "-c", script]}});
+        if kind == "ssh" {
+            tool["ssh"]["host"] = json!("web1");
+        }
+        tool
+    };
+    scripts.into_iter().map(tool).collect()
+}
+
+#[track_caller]
+fn check_floods(mut running: Running, mark: &str, how: &str) {
+    for tool in ["yes", "zeros", "errors", "stubborn"] {
+        check_stopped(&mut running, tool, mark, how);
+    }
+    let reply = running.ask(&modern_call(1, "fits", "{}"));
+    let (outcome, value) = (&reply["result"]["_meta"]["tidegate/outcome"], &reply["result"]["structuredContent"]);
+    let said = (&outcome["code"], &outcome["bytes"], &value["exit"]);
+    assert_eq!(said, (&json!("target_error"), &json!(CONTENT_BYTES), &json!(3)), "{reply}");
+    running.end();
+}
+
+#[test]
+fn a_local_flood_is_ended_at_its_limit_r073() {
+    let mark = process::mark();
+    let running = Gateway::new().set("tools", floods("exec", &mark).into()).start();
+    check_floods(running, &mark, "it was ended together with all it had started");
+}
+
+#[test]
+#[cfg(feature = "ssh")]
+fn a_remote_flood_is_ended_at_its_limit_r073() {
+    let (sshd, mark) = (Sshd::start(""), process::mark());
+    let gateway = Gateway::new().set("credentials", sshd.credentials()).set("hosts", json!({"web1": sshd.host()}));
+    check_floods(gateway.set("tools", floods("ssh", &mark).into()).start(), &mark, "it was ended on the host");
+    assert_eq!(sshd.log().matches("Accepted publickey for").count(), 1, "one warm session served them all");
 }

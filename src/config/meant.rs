@@ -32,7 +32,7 @@ use crate::config::{Config, JournalRules, LogRules, SessionRules};
 use crate::limits::Limits;
 use crate::outcome::budget::payload_bytes;
 use crate::policy::decide::covers_origin;
-use crate::policy::rules::{CredentialRule, Network, Networks, Placement, ToolRule};
+use crate::policy::rules::{AtLimit, CredentialRule, HostRule, Network, Networks, Placement, Tie, ToolRule};
 
 /// Tools of the gateway itself.
 const RESERVED_NAMES: &[&str] = &["tidegate_status", "read_result"];
@@ -222,7 +222,7 @@ impl<'w> ToolReader<'_, 'w> {
         let input = input::read(written.input, self.problems);
         let (recipe, node, credential, host, timeout) = match written.recipe.as_ref()? {
             RecipeWritten::Http(http) => {
-                let template = self.http(http, written.allow_dash);
+                let template = self.http(http, written);
                 let credential = http.credential.map(|name| self.credentials.for_tool(name, template.as_ref(), self.problems));
                 (template.map(Recipe::Http), http.node, credential, None, http.timeout)
             }
@@ -233,6 +233,7 @@ impl<'w> ToolReader<'_, 'w> {
             RecipeWritten::Ssh(ssh) => {
                 let template = self.ssh(ssh, dash(written.allow_dash));
                 let host = ssh.host.map(|name| self.hosts.for_tool(name, self.problems));
+                self.untied(written.stop_at_limit, host.as_ref());
                 (template.map(Recipe::Ssh), ssh.node, None, host, ssh.timeout)
             }
         };
@@ -253,7 +254,8 @@ impl<'w> ToolReader<'_, 'w> {
             limit,
         };
         let (credential, host) = (sound(credential)?, sound(host)?);
-        Some((tool, ToolRule { credential, host, content_bytes, timeout }))
+        let at_limit = at_limit(written.stop_at_limit);
+        Some((tool, ToolRule { credential, host, content_bytes, at_limit, timeout }))
     }
 
     fn name(&mut self, name: Said<&'w str>) -> Option<&'w str> {
@@ -268,9 +270,13 @@ impl<'w> ToolReader<'_, 'w> {
         Some(name.value)
     }
 
-    fn http(&mut self, http: &HttpWritten<'_>, allow_dash: Option<Said<bool>>) -> Option<HttpTemplate> {
-        if let Some(said) = allow_dash {
+    fn http(&mut self, http: &HttpWritten<'_>, tool: &ToolWritten<'_>) -> Option<HttpTemplate> {
+        if let Some(said) = tool.allow_dash {
             self.problems.add(said.at, "\"allow_dash\" is for \"exec\" and \"ssh\" only");
+        }
+        if let Some(said) = tool.stop_at_limit {
+            let why = "it ends a command, and an HTTP request starts none";
+            self.problems.add(said.at, format!("\"stop_at_limit\" is for \"exec\" and \"ssh\" only: {why}"));
         }
         let url = http.url?;
         http_template(http, url.value).map_err(|problems| self.report(http.node, problems)).ok()
@@ -290,6 +296,16 @@ impl<'w> ToolReader<'_, 'w> {
             self.problems.add(ssh.key_at, "this build has no SSH (feature ssh)");
         }
         ssh_template(ssh, dash).map_err(|problems| self.report(ssh.node, problems)).ok()
+    }
+
+    /// Without the tie a remote command hears of no end.
+    fn untied(&mut self, stop_at_limit: Option<Said<bool>>, host: Option<&Option<Arc<HostRule>>>) {
+        let host = host.and_then(Option::as_ref).filter(|host| host.tie == Tie::None);
+        if let (Some(Said { value: true, at }), Some(host)) = (stop_at_limit, host) {
+            let name = quote(&host.name);
+            self.warnings
+                .add(at, format!("host {name} has no tie: at the limit the connection is cut, and the command may run on"));
+        }
     }
 
     /// A program that is missing may be installed later, so this only warns. What the template refuses is not looked up.
@@ -350,6 +366,10 @@ fn declares(input: &Input<'_>, name: &str) -> bool {
 
 fn dash(allow_dash: Option<Said<bool>>) -> Dash {
     if allow_dash.is_some_and(|said| said.value) { Dash::Allowed } else { Dash::Refused }
+}
+
+fn at_limit(stop_at_limit: Option<Said<bool>>) -> AtLimit {
+    if stop_at_limit.is_some_and(|said| said.value) { AtLimit::Stop } else { AtLimit::Drain }
 }
 
 /// What was not said is sound; what was reported is not.

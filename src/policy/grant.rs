@@ -9,7 +9,7 @@ use std::time::Duration;
 use crate::action::exec::ExecAction;
 use crate::action::http::HttpAction;
 use crate::action::ssh::SshAction;
-use crate::policy::rules::{CredentialRule, HostRule};
+use crate::policy::rules::{AtLimit, CredentialRule, HostRule};
 
 /// An action that was allowed, and under which terms.
 #[must_use]
@@ -34,6 +34,8 @@ pub struct Terms {
     pub host: Option<Arc<HostRule>>,
     /// Serialised bytes of the result, both copies.
     pub content_bytes: usize,
+    /// What becomes of a command whose output outgrows that.
+    pub at_limit: AtLimit,
     /// From admission to outcome.
     pub timeout: Duration,
 }

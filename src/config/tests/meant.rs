@@ -61,6 +61,21 @@ fn time_outs_stand_beside_or_inside_but_once() {
 }
 
 #[test]
+fn only_a_command_is_told_to_end_at_its_limit() {
+    check_errors(
+        &tool(r#""stop_at_limit":false,"http":{"url":"https://a.example/"}"#),
+        &[
+            "1:57: /tools/0/stop_at_limit: \"stop_at_limit\" is for \"exec\" and \"ssh\" only: it ends a command, and an HTTP request starts none",
+        ],
+    );
+    for (rest, expected) in
+        [("", AtLimit::Drain), (r#""stop_at_limit":false,"#, AtLimit::Drain), (r#""stop_at_limit":true,"#, AtLimit::Stop)]
+    {
+        assert_eq!(check_ok(&tool(&format!(r#"{rest}"exec":{{"argv":["sh"]}}"#))).tools[0].1.at_limit, expected);
+    }
+}
+
+#[test]
 fn inputs_are_plain_objects_that_clients_take_r082() {
     for (input, line) in [
         (r#"[]"#, "1:49: /tools/0/input: expected an object, got an array"),
