@@ -80,6 +80,8 @@ pub struct Tool {
     pub input_json: String,
     /// What is filled once the arguments hold.
     pub recipe: Recipe,
+    /// What `{limit}` stands for: payload bytes of one copy of its result. `None` where `input` declares an argument `limit`.
+    pub limit: Option<usize>,
 }
 
 /// Why arguments make no action. Nothing was executed.
@@ -98,7 +100,8 @@ impl Tool {
         self.input.validate(&value).map_err(|invalid| ArgumentError {
             problems: invalid.violations.iter().map(|violation| schema::violation_text("arguments", violation)).collect(),
         })?;
-        let arguments = template::Arguments::new(&value);
+        let limit = self.limit.map(Value::from);
+        let arguments = template::Arguments::new(&value).with_limit(limit.as_ref());
         match &self.recipe {
             Recipe::Http(template) => template.fill(&arguments).map(Action::Http),
             Recipe::Exec(template) => template.fill(&arguments).map(Action::Exec),

@@ -14,6 +14,7 @@ use std::time::Duration;
 use crate::action::exec::{ExecTemplate, ExecWritten as ExecParts};
 use crate::action::http::{HttpTemplate, HttpWritten as HttpParts};
 use crate::action::ssh::{SshTemplate, SshWritten as SshParts};
+use crate::action::template::LIMIT;
 use crate::action::template::argv::Dash;
 use crate::action::template::body::BodyWritten as BodyParts;
 use crate::action::{Recipe, Tool};
@@ -29,8 +30,9 @@ use crate::config::written::{
 };
 use crate::config::{Config, JournalRules, LogRules, SessionRules};
 use crate::limits::Limits;
+use crate::outcome::budget::payload_bytes;
 use crate::policy::decide::covers_origin;
-use crate::policy::rules::{CredentialRule, Network, Networks, Placement, ToolRule};
+use crate::policy::rules::{AtLimit, CredentialRule, HostRule, Network, Networks, Placement, Tie, ToolRule};
 
 /// Tools of the gateway itself.
 const RESERVED_NAMES: &[&str] = &["tidegate_status", "read_result"];
@@ -220,7 +222,7 @@ impl<'w> ToolReader<'_, 'w> {
         let input = input::read(written.input, self.problems);
         let (recipe, node, credential, host, timeout) = match written.recipe.as_ref()? {
             RecipeWritten::Http(http) => {
-                let template = self.http(http, written.allow_dash);
+                let template = self.http(http, written);
                 let credential = http.credential.map(|name| self.credentials.for_tool(name, template.as_ref(), self.problems));
                 (template.map(Recipe::Http), http.node, credential, None, http.timeout)
             }
@@ -231,12 +233,15 @@ impl<'w> ToolReader<'_, 'w> {
             RecipeWritten::Ssh(ssh) => {
                 let template = self.ssh(ssh, dash(written.allow_dash));
                 let host = ssh.host.map(|name| self.hosts.for_tool(name, self.problems));
+                self.untied(written.stop_at_limit, host.as_ref());
                 (template.map(Recipe::Ssh), ssh.node, None, host, ssh.timeout)
             }
         };
         let timeout = self.timeout(written.timeout, timeout);
         let (recipe, input) = (recipe?, input?);
         self.placeholders(&recipe, node, &input);
+        let content_bytes = written.content_bytes.unwrap_or(self.limits.content_bytes);
+        let limit = (!declares(&input, LIMIT)).then(|| payload_bytes(content_bytes));
         let (schema, input_json) = input.compiled?;
         let tool = Tool {
             name: name?.to_owned(),
@@ -246,10 +251,11 @@ impl<'w> ToolReader<'_, 'w> {
             input: schema,
             input_json,
             recipe,
+            limit,
         };
         let (credential, host) = (sound(credential)?, sound(host)?);
-        let content_bytes = written.content_bytes.unwrap_or(self.limits.content_bytes);
-        Some((tool, ToolRule { credential, host, content_bytes, timeout }))
+        let at_limit = at_limit(written.stop_at_limit);
+        Some((tool, ToolRule { credential, host, content_bytes, at_limit, timeout }))
     }
 
     fn name(&mut self, name: Said<&'w str>) -> Option<&'w str> {
@@ -264,9 +270,13 @@ impl<'w> ToolReader<'_, 'w> {
         Some(name.value)
     }
 
-    fn http(&mut self, http: &HttpWritten<'_>, allow_dash: Option<Said<bool>>) -> Option<HttpTemplate> {
-        if let Some(said) = allow_dash {
+    fn http(&mut self, http: &HttpWritten<'_>, tool: &ToolWritten<'_>) -> Option<HttpTemplate> {
+        if let Some(said) = tool.allow_dash {
             self.problems.add(said.at, "\"allow_dash\" is for \"exec\" and \"ssh\" only");
+        }
+        if let Some(said) = tool.stop_at_limit {
+            let why = "it ends a command, and an HTTP request starts none";
+            self.problems.add(said.at, format!("\"stop_at_limit\" is for \"exec\" and \"ssh\" only: {why}"));
         }
         let url = http.url?;
         http_template(http, url.value).map_err(|problems| self.report(http.node, problems)).ok()
@@ -286,6 +296,16 @@ impl<'w> ToolReader<'_, 'w> {
             self.problems.add(ssh.key_at, "this build has no SSH (feature ssh)");
         }
         ssh_template(ssh, dash).map_err(|problems| self.report(ssh.node, problems)).ok()
+    }
+
+    /// Without the tie a remote command hears of no end.
+    fn untied(&mut self, stop_at_limit: Option<Said<bool>>, host: Option<&Option<Arc<HostRule>>>) {
+        let host = host.and_then(Option::as_ref).filter(|host| host.tie == Tie::None);
+        if let (Some(Said { value: true, at }), Some(host)) = (stop_at_limit, host) {
+            let name = quote(&host.name);
+            self.warnings
+                .add(at, format!("host {name} has no tie: at the limit the connection is cut, and the command may run on"));
+        }
     }
 
     /// A program that is missing may be installed later, so this only warns. What the template refuses is not looked up.
@@ -315,12 +335,12 @@ impl<'w> ToolReader<'_, 'w> {
         }
     }
 
-    /// Every placeholder is an argument, every argument is used, and what has no meaning without one is required.
+    /// Every placeholder is an argument or the limit, every argument is used, and what has no meaning without one is required.
     fn placeholders(&mut self, recipe: &Recipe, node: &Node, input: &Input<'_>) {
         let names = recipe.names();
         let place = |name: &str| node.find_text(&[&format!("{{{name}}}"), &format!("{{+{name}}}")]).unwrap_or(node.at);
-        let declared = |name: &str| input.properties.iter().any(|property| property.key == name);
-        for name in names.used().filter(|name| !declared(name)) {
+        let declared = |name: &str| declares(input, name);
+        for name in names.used().filter(|name| *name != LIMIT && !declared(name)) {
             self.problems.add(place(name), format!("placeholder {{{name}}} is no property of \"input\""));
         }
         for name in names.required().filter(|name| declared(name) && !input.required.contains(name)) {
@@ -340,8 +360,16 @@ impl<'w> ToolReader<'_, 'w> {
     }
 }
 
+fn declares(input: &Input<'_>, name: &str) -> bool {
+    input.properties.iter().any(|property| property.key == name)
+}
+
 fn dash(allow_dash: Option<Said<bool>>) -> Dash {
     if allow_dash.is_some_and(|said| said.value) { Dash::Allowed } else { Dash::Refused }
+}
+
+fn at_limit(stop_at_limit: Option<Said<bool>>) -> AtLimit {
+    if stop_at_limit.is_some_and(|said| said.value) { AtLimit::Stop } else { AtLimit::Drain }
 }
 
 /// What was not said is sound; what was reported is not.

@@ -75,9 +75,10 @@ pub const TOOL: Keys = Keys {
         "content_bytes",
         "timeout_s",
         "allow_dash",
+        "stop_at_limit",
         "confirm",
     ],
-    later: &["rate", "max_concurrent", "stop_at_limit"],
+    later: &["rate", "max_concurrent"],
 };
 /// `annotations` of a tool.
 pub const ANNOTATIONS: Keys = Keys {
@@ -332,6 +333,7 @@ mod tests {
             ("/tools/0/confirm", json!(["never"]), json!(["ask", "session", "", 1])),
             ("/tools/1/timeout_s", json!([0.001, 3600]), json!([0, 3601])),
             ("/tools/4/allow_dash", json!([true, false]), json!([1, "true"])),
+            ("/tools/4/stop_at_limit", json!([true, false]), json!([1, "true"])),
             (
                 "/tools/2",
                 json!([{"name": "a", "description": "d", "http": {"url": "x"}}]),

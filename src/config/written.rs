@@ -152,6 +152,8 @@ pub struct ToolWritten<'n> {
     pub timeout: Option<Said<Duration>>,
     /// `allow_dash`.
     pub allow_dash: Option<Said<bool>>,
+    /// `stop_at_limit`.
+    pub stop_at_limit: Option<Said<bool>>,
 }
 
 /// `http`, `exec` or `ssh` of a tool.
@@ -398,6 +400,7 @@ fn tool<'n>(node: &'n Node, problems: &mut Problems) -> Option<ToolWritten<'n>> 
         content_bytes: object.node("content_bytes").and_then(|node| content_bytes(node, problems)),
         timeout: object.node("timeout_s").and_then(|node| seconds(node, problems)),
         allow_dash: object.node("allow_dash").and_then(|node| flag(node, problems)),
+        stop_at_limit: object.node("stop_at_limit").and_then(|node| flag(node, problems)),
     })
 }
 

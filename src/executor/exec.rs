@@ -5,7 +5,7 @@
 //!
 //! ```text
 //! running ── child ended ──▶ draining (until both pipes end, or 200 ms) ──▶ KILL to what is left, reap ──▶ outcome
-//!    └── cancel, deadline ──▶ stopping (TERM; until all ended, or 500 ms) ──┘
+//!    └── cancel, deadline, stop_at_limit ──▶ stopping (TERM; until all ended, or 500 ms) ──┘
 //! ```
 
 use std::io;
@@ -21,6 +21,7 @@ use crate::outcome::budget::Sink;
 use crate::outcome::command::{CommandOutput, Finish, kept_bytes};
 use crate::outcome::result::{Code, Ended, Executed, Failure, Outcome};
 use crate::policy::grant::{Authorized, Terms};
+use crate::policy::rules::AtLimit;
 use crate::process::mark::Mark;
 use crate::process::{self, Child, End, SpawnError, Spec, Stdin};
 use crate::sys::{self, Poll};
@@ -68,6 +69,7 @@ struct Work {
     child: Child,
     stdout: Output,
     stderr: Output,
+    at_limit: AtLimit,
     phase: Phase,
     buffer: Vec<u8>,
 }
@@ -95,13 +97,16 @@ enum Phase {
 enum Stop {
     Cancelled,
     TimedOut,
+    /// Its output has outgrown the content limit.
+    AtLimit,
 }
 
 impl Work {
     fn new(mut child: Child, terms: &Terms, ctx: &CallCtx<'_>) -> Self {
         let output = |pipe, stream| Output { pipe, sink: ctx.sinks.sink(stream, kept_bytes(terms.content_bytes)) };
         let (stdout, stderr) = (output(child.stdout.take(), "stdout"), output(child.stderr.take(), "stderr"));
-        Work { child, stdout, stderr, phase: Phase::Running, buffer: vec![0; CHUNK_BYTES] }
+        let at_limit = terms.at_limit;
+        Work { child, stdout, stderr, at_limit, phase: Phase::Running, buffer: vec![0; CHUNK_BYTES] }
     }
 
     /// Reads and waits until the command is over, or has to be killed. Fails only if poll(2) does.
@@ -128,18 +133,35 @@ impl Work {
                 self.phase = Phase::Draining { until: now + DRAIN };
             } else if now >= ctx.deadline {
                 self.stop(Stop::TimedOut, now);
+            } else if self.at_limit == AtLimit::Stop && self.is_past_limit() {
+                self.stop(Stop::AtLimit, now);
             }
         }
         match self.phase {
             Phase::Running => false,
             Phase::Draining { until } => cancelled || now >= until || !self.is_open(),
-            Phase::Stopping { kill_at, .. } => now >= kill_at || self.child.is_over(),
+            Phase::Stopping { why, kill_at } => {
+                let over = self.child.is_over();
+                // A command that is ended for its output alone can still be cancelled, and be late.
+                let why = match why {
+                    Stop::AtLimit if cancelled => Stop::Cancelled,
+                    Stop::AtLimit if !over && now >= ctx.deadline => Stop::TimedOut,
+                    Stop::AtLimit | Stop::Cancelled | Stop::TimedOut => why,
+                };
+                self.phase = Phase::Stopping { why, kill_at };
+                over || now >= kill_at
+            }
         }
     }
 
     fn stop(&mut self, why: Stop, now: Instant) {
         self.child.ask_to_end();
         self.phase = Phase::Stopping { why, kill_at: now + TERM_TO_KILL };
+    }
+
+    /// Whether a result could not show all that came, whatever its shares.
+    fn is_past_limit(&self) -> bool {
+        !(self.stdout.sink.is_whole() && self.stderr.sink.is_whole())
     }
 
     fn is_open(&self) -> bool {
@@ -151,7 +173,8 @@ impl Work {
         let (until, cancel) = match self.phase {
             Phase::Running => (ctx.deadline, Some(ctx.token.wake_fd())),
             Phase::Draining { until } => (until, Some(ctx.token.wake_fd())),
-            Phase::Stopping { kill_at, .. } => (kill_at, None),
+            Phase::Stopping { why: Stop::AtLimit, kill_at } => (kill_at.min(ctx.deadline), Some(ctx.token.wake_fd())),
+            Phase::Stopping { why: Stop::Cancelled | Stop::TimedOut, kill_at } => (kill_at, None),
         };
         let pipes = [&self.stdout, &self.stderr].into_iter().filter_map(|output| output.pipe.as_ref());
         let waited = pipes.map(AsFd::as_fd).chain(self.child.exits()).chain(cancel);
@@ -166,18 +189,26 @@ impl Work {
         let finish = match self.phase {
             Phase::Stopping { why: Stop::Cancelled, .. } => return Err(cancelled(end)),
             Phase::Stopping { why: Stop::TimedOut, .. } => {
-                self.stdout.read_last(&mut self.buffer);
-                self.stderr.read_last(&mut self.buffer);
+                self.read_last();
                 Finish::Stopped(timed_out(terms, end))
+            }
+            Phase::Stopping { why: Stop::AtLimit, .. } => {
+                self.read_last();
+                Finish::AtLimit { ended: ended(end), how: how(end) }
             }
             Phase::Running | Phase::Draining { .. } => Finish::Itself(end.status.ok_or_else(status_lost)?.into()),
         };
         let notes = match finish {
             Finish::Itself(_) => leftovers(still_open, end),
-            Finish::Stopped(_) => Vec::new(),
+            Finish::Stopped(_) | Finish::AtLimit { .. } => Vec::new(),
         };
         let (stdout, stderr) = (self.stdout.sink.finish(), self.stderr.sink.finish());
         Ok(Outcome::command(CommandOutput { finish, stdout, stderr, notes, content_bytes: terms.content_bytes }))
+    }
+
+    fn read_last(&mut self) {
+        self.stdout.read_last(&mut self.buffer);
+        self.stderr.read_last(&mut self.buffer);
     }
 }
 
@@ -219,11 +250,15 @@ fn cancelled(end: End) -> Failure {
     Failure { message, ..Failure::cancelled(Executed::Yes, Some(ended(end))) }
 }
 
-fn timed_out(terms: &Terms, end: End) -> Failure {
-    let how = match ended(end) {
+fn how(end: End) -> &'static str {
+    match ended(end) {
         Ended::Dead => "it was ended together with all it had started",
         Ended::Detached => "it would not end and was let go",
-    };
+    }
+}
+
+fn timed_out(terms: &Terms, end: End) -> Failure {
+    let how = how(end);
     let message = format!(
         "the command had not finished after {:?}; {how}; part of its work may be done: ask for less, or raise the tool's timeout_s",
         terms.timeout
@@ -264,13 +299,24 @@ mod tests {
 
     const LONG: Duration = Duration::from_secs(60);
 
-    fn run_with(argv: &[&str], timeout: Duration, token: &CancelToken) -> Outcome {
+    fn action(argv: &[&str]) -> ExecAction {
         let argv = argv.iter().map(|word| (*word).to_owned()).collect();
         let env = vec![("PATH".to_owned(), PATH.to_owned())];
-        let action = ExecAction { argv, env, cwd: PathBuf::from("/") };
+        ExecAction { argv, env, cwd: PathBuf::from("/") }
+    }
+
+    fn terms(at_limit: AtLimit, timeout: Duration) -> Terms {
         let [tool, rule, target] = ["tool", "rule", "exec"].map(str::to_owned);
-        let terms = Terms { tool, rule, target, credential: None, host: None, content_bytes: CONTENT_BYTES, timeout };
-        run(Authorized::in_test(action, terms), &CallCtx { token, deadline: Instant::now() + timeout, sinks: sinks() })
+        Terms { tool, rule, target, credential: None, host: None, content_bytes: CONTENT_BYTES, at_limit, timeout }
+    }
+
+    fn ctx(token: &CancelToken, timeout: Duration) -> CallCtx<'_> {
+        CallCtx { token, deadline: Instant::now() + timeout, sinks: sinks() }
+    }
+
+    fn run_with(argv: &[&str], timeout: Duration, token: &CancelToken) -> Outcome {
+        let grant = Authorized::in_test(action(argv), terms(AtLimit::Drain, timeout));
+        run(grant, &ctx(token, timeout))
     }
 
     fn run_plain(argv: &[&str]) -> Outcome {
@@ -335,6 +381,102 @@ mod tests {
         assert_eq!((outcome.code, outcome.bytes, outcome.truncated), (None, 100_000_000, true));
         assert!(outcome.text.len() < CONTENT_BYTES);
         assert!(peak_kib() - before < 64 << 10, "the flood was kept");
+    }
+
+    fn run_stopping(script: &str, told: &Told) -> Outcome {
+        let action = action(&["sh", "-c", script, "sh", &told.path()]);
+        run(Authorized::in_test(action, terms(AtLimit::Stop, LONG)), &ctx(&CancelToken::new().unwrap(), LONG))
+    }
+
+    /// The script and `processes` of it tell their number; all must be gone when it was ended at its limit.
+    #[track_caller]
+    fn check_stopped(script: &str, processes: usize) -> Duration {
+        let (mut told, began) = (Told::new(), Instant::now());
+        let outcome = run_stopping(script, &told);
+        let took = began.elapsed();
+        let known: Vec<Known> = (0..processes).map(|_| told.process()).collect();
+        assert!(known.iter().all(Known::has_ended), "something is still running");
+        check_at_limit(&outcome);
+        took
+    }
+
+    #[track_caller]
+    fn check_at_limit(outcome: &Outcome) {
+        let note = "tidegate told the command to end at its content limit (stop_at_limit); it was ended together with all it had \
+                    started";
+        let value = structured(outcome);
+        assert_eq!((outcome.code, outcome.executed, outcome.ended), (None, Executed::Yes, Some(Ended::Dead)), "{value}");
+        assert!(outcome.truncated && outcome.bytes > CONTENT_BYTES as u64, "{value}");
+        assert!(value["exit"].is_null() && value.get("signal").is_none() && value["truncated"] == true, "{value}");
+        assert!(value["notes"][0] == note && outcome.text.contains(&format!("\n[tidegate: {note}]\n")), "{}", outcome.text);
+    }
+
+    #[test]
+    fn a_flood_is_ended_at_the_limit_r073() {
+        check_stopped(r#"echo $$ > "$1"; exec yes"#, 1);
+        check_stopped(r#"echo $$ > "$1"; exec cat /dev/zero"#, 1);
+        check_stopped(r#"echo $$ > "$1"; exec yes >&2"#, 1);
+        check_stopped(
+            r#"echo $$ > "$1"; sleep 300 & echo $! > "$1"; setsid sh -c 'echo $$ > "$1"; exec yes >&2' sh "$1" & wait"#,
+            3,
+        );
+        let took = check_stopped(r#"trap "" TERM; echo $$ > "$1"; sleep 300 & echo $! > "$1"; exec yes"#, 2);
+        assert!(took >= TERM_TO_KILL, "killed after {took:?}, without its grace");
+    }
+
+    #[test]
+    fn one_that_fits_is_not_ended_and_one_byte_more_is_r073() {
+        let mut told = Told::new();
+        let fits = format!("head -c {CONTENT_BYTES} /dev/zero; head -c {CONTENT_BYTES} /dev/zero >&2; exit 3");
+        let outcome = run_stopping(&fits, &told);
+        assert_eq!((outcome.code, outcome.bytes, outcome.ended), (Some(Code::TargetError), 2 * CONTENT_BYTES as u64, None));
+        assert_eq!(structured(&outcome)["exit"], 3);
+        let more = format!("echo $$ > \"$1\"; head -c {} /dev/zero; exec sleep 300", CONTENT_BYTES + 1);
+        check_at_limit(&run_stopping(&more, &told));
+        assert!(told.process().has_ended());
+    }
+
+    /// A command that has said more than fits, or has ended, when it is looked at for the first time.
+    fn unwatched(script: &str, ctx: &CallCtx<'_>, is_ready: impl Fn(&mut Work) -> bool) -> Work {
+        let mut work = Work::new(spawn(&action(&["sh", "-c", script])).unwrap(), &terms(AtLimit::Stop, LONG), ctx);
+        while !is_ready(&mut work) {
+            work.wait(ctx).unwrap();
+            work.stdout.read(&mut work.buffer);
+        }
+        work
+    }
+
+    #[test]
+    fn one_that_ended_before_anybody_looked_has_ended_by_itself() {
+        let token = CancelToken::new().unwrap();
+        let ctx = ctx(&token, LONG);
+        let mut work = unwatched("head -c 100000 /dev/zero; exit 4", &ctx, |work| work.child.has_ended());
+        assert!(work.is_past_limit());
+        work.watch(&ctx).unwrap();
+        let outcome = work.outcome(&terms(AtLimit::Stop, LONG)).unwrap();
+        assert_eq!((outcome.code, outcome.ended, &structured(&outcome)["exit"]), (Some(Code::TargetError), None, &4.into()));
+    }
+
+    #[test]
+    fn while_it_is_ended_at_its_limit_cancel_and_deadline_count() {
+        let stubborn = "trap '' TERM; yes";
+        for (cancels, late, code) in
+            [(true, false, Code::Cancelled), (true, true, Code::Cancelled), (false, true, Code::TimedOut)]
+        {
+            let token = CancelToken::new().unwrap();
+            let mut ctx = ctx(&token, LONG);
+            let mut work = unwatched(stubborn, &ctx, |work| work.is_past_limit());
+            assert!(!work.is_over(&ctx) && matches!(work.phase, Phase::Stopping { why: Stop::AtLimit, .. }));
+            if cancels {
+                token.cancel(Why::Client);
+            }
+            if late {
+                ctx.deadline = Instant::now();
+            }
+            work.watch(&ctx).unwrap();
+            let outcome = work.outcome(&terms(AtLimit::Stop, LONG)).unwrap_or_else(Outcome::from);
+            assert_eq!((outcome.code, outcome.ended), (Some(code), Some(Ended::Dead)), "{}", outcome.text);
+        }
     }
 
     /// Cancels (or kills) the script once `processes` of them told their number; all must be gone at return.

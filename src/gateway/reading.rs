@@ -6,7 +6,7 @@ use crate::action::{Recipe, Tool};
 use crate::limits::Limits;
 use crate::mcp::call::READ_RESULT;
 use crate::mcp::listing::{ToolAnnotations, ToolEntry};
-use crate::policy::rules::ToolRule;
+use crate::policy::rules::{AtLimit, ToolRule};
 
 const TITLE: &str = "Read on in a result";
 /// The tool's description, as listed.
@@ -27,8 +27,15 @@ pub fn tool(limits: &Limits) -> (Tool, ToolRule) {
         input: Schema::compile(&value).expect("a constant schema"),
         input_json: INPUT.to_owned(),
         recipe: Recipe::Read,
+        limit: None,
     };
-    let rule = ToolRule { credential: None, host: None, content_bytes: limits.content_bytes, timeout: limits.call_timeout };
+    let rule = ToolRule {
+        credential: None,
+        host: None,
+        content_bytes: limits.content_bytes,
+        at_limit: AtLimit::Drain,
+        timeout: limits.call_timeout,
+    };
     (tool, rule)
 }
 

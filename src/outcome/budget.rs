@@ -110,6 +110,11 @@ impl Sink {
         self.bytes
     }
 
+    /// Whether all that was stored so far is still kept.
+    pub fn is_whole(&self) -> bool {
+        self.kept.is_whole()
+    }
+
     /// Ends the stream.
     pub fn finish(mut self) -> (Kept, u64) {
         let kept = &mut self.kept;

@@ -8,7 +8,7 @@ use serde::Serialize;
 use crate::action::read::Cursor;
 use crate::outcome::artifact::Stored;
 use crate::outcome::budget::{Capture, Kept, LINK_BYTES};
-use crate::outcome::result::{Code, Executed, Failure, Outcome, headline};
+use crate::outcome::result::{Code, Ended, Executed, Failure, Outcome, headline};
 use crate::process::Status;
 use crate::sys;
 use crate::wire::escape::{escaped_len, to_line};
@@ -23,6 +23,14 @@ pub enum Finish {
     Itself(Exit),
     /// We ended it; the status that this gave it is not reported as its own.
     Stopped(Failure),
+    /// The same, because its output had outgrown the content limit and its tool wants no more then (`stop_at_limit`): no
+    /// failure. To be said of a command of which a sink did not keep everything.
+    AtLimit {
+        /// Whether it was seen to end.
+        ended: Ended,
+        /// A clause that says how it ended.
+        how: &'static str,
+    },
 }
 
 /// What a command that ended by itself left.
@@ -129,6 +137,7 @@ impl Outcome {
             Finish::Itself(Exit::Status(0)) => (None, Executed::Yes, None),
             Finish::Itself(_) => (Some(Code::TargetError), Executed::Yes, None),
             Finish::Stopped(failure) => (Some(failure.code), failure.executed, failure.ended),
+            Finish::AtLimit { ended, .. } => (None, Executed::Yes, Some(*ended)),
         };
         let bytes = output.stdout.1 + output.stderr.1;
         let truncated = cut.contains(&true);
@@ -245,6 +254,7 @@ impl CommandOutput {
         }
         let mut lines = Vec::new();
         parts.iter().for_each(|part| part.describe(&mut lines));
+        lines.extend(self.told_to_end());
         lines.extend(self.notes.iter().cloned());
         if stdout.is_cut() || stderr.is_cut() {
             lines.push(ASK_FOR_LESS.to_owned());
@@ -260,7 +270,7 @@ impl CommandOutput {
 
     fn headline(&self) -> Option<String> {
         let (code, executed, message) = match &self.finish {
-            Finish::Itself(Exit::Status(0)) => return None,
+            Finish::Itself(Exit::Status(0)) | Finish::AtLimit { .. } => return None,
             Finish::Itself(Exit::Status(status)) => {
                 (Code::TargetError, Executed::Yes, format!("the command exited with status {status}"))
             }
@@ -272,16 +282,28 @@ impl CommandOutput {
         Some(headline(code, executed, &message))
     }
 
+    /// For a command that is no failure although it was told to end.
+    fn told_to_end(&self) -> Option<String> {
+        match &self.finish {
+            Finish::AtLimit { how, .. } => {
+                Some(format!("tidegate told the command to end at its content limit (stop_at_limit); {how}"))
+            }
+            Finish::Itself(_) | Finish::Stopped(_) => None,
+        }
+    }
+
     fn structured(&self, parts: &[Part<'_>; 2]) -> String {
         let [stdout, stderr] = parts.each_ref().map(|part| &part.capture);
-        let (exit, signal, failure) = match &self.finish {
+        let told_to_end = self.told_to_end();
+        let (exit, signal, why) = match &self.finish {
             Finish::Itself(Exit::Status(status)) => (Some(*status), None, None),
             Finish::Itself(Exit::Signal(name)) => (None, Some(name.clone()), None),
             Finish::Stopped(failure) => (None, None, Some(failure.message.as_str())),
+            Finish::AtLimit { .. } => (None, None, told_to_end.as_deref()),
         };
         let truncated = stdout.is_cut() || stderr.is_cut();
         let ours = self.notes.iter().map(String::as_str);
-        let notes = failure.into_iter().chain(ours).chain(truncated.then_some(ASK_FOR_LESS)).collect();
+        let notes = why.into_iter().chain(ours).chain(truncated.then_some(ASK_FOR_LESS)).collect();
         let next_cursor = parts.iter().find_map(Part::cursor).map(|cursor| cursor.to_string());
         let [stdout, stderr] = parts.each_ref().map(Stream::new);
         to_line(&Structured { exit, signal, stdout, stderr, truncated, next_cursor, notes })
@@ -328,7 +350,6 @@ fn push_line(text: &mut String, line: &str) {
 mod tests {
     use super::*;
     use crate::limits::{CONTENT_BYTES_MAX, CONTENT_BYTES_MIN};
-    use crate::outcome::result::Ended;
     use crate::outcome::testing::sinks;
 
     fn kept(input: &[u8], content_bytes: usize) -> (Kept, u64) {
@@ -345,6 +366,10 @@ mod tests {
     fn stopped() -> Finish {
         let message = "m".repeat(250);
         Finish::Stopped(Failure { ended: Some(Ended::Dead), ..Failure::new(Code::TimedOut, Executed::Yes, message) })
+    }
+
+    fn at_limit() -> Finish {
+        Finish::AtLimit { ended: Ended::Dead, how: "it was ended" }
     }
 
     #[track_caller]
@@ -426,6 +451,20 @@ mod tests {
     }
 
     #[test]
+    fn a_command_ended_at_its_limit_has_no_exit_and_no_error_r073() {
+        let note = "tidegate told the command to end at its content limit (stop_at_limit); it was ended";
+        for (stdout, stderr) in [(5000, 0), (3, 5000)] {
+            let outcome = Outcome::command(output(at_limit(), &b"y\n".repeat(stdout), &b"e\n".repeat(stderr), 4096));
+            assert_eq!((outcome.code, outcome.executed, outcome.ended), (None, Executed::Yes, Some(Ended::Dead)));
+            let value: serde_json::Value = serde_json::from_str(outcome.structured.as_deref().unwrap()).unwrap();
+            assert!(outcome.truncated && value["truncated"] == true && value["exit"].is_null(), "{value}");
+            assert!(value.get("signal").is_none() && value["notes"] == serde_json::json!([note, ASK_FOR_LESS]), "{value}");
+            let end = format!("; its beginning and its end are shown]\n[tidegate: {note}]\n[tidegate: {ASK_FOR_LESS}]");
+            assert!(outcome.text.starts_with("y\n") && outcome.text.ends_with(&end), "{}", outcome.text);
+        }
+    }
+
+    #[test]
     fn each_stream_has_its_share_and_the_rest_of_the_other() {
         let (x, y) = (vec![b'x'; 100_000], vec![b'y'; 100_000]);
         let shares = |stdout: &[u8], stderr: &[u8]| {
@@ -471,7 +510,7 @@ mod tests {
             b"\xff",
         ];
         let limits = [CONTENT_BYTES_MIN, CONTENT_BYTES_MIN + 1, 5000, 10_007, 32 << 10, 250_001, CONTENT_BYTES_MAX];
-        let finishes = [Finish::Itself(Exit::Status(0)), Finish::Itself(Exit::Status(-1)), stopped()];
+        let finishes = [Finish::Itself(Exit::Status(0)), Finish::Itself(Exit::Status(-1)), stopped(), at_limit()];
         let pairs = (0..shapes.len()).flat_map(|first| (0..shapes.len()).map(move |second| (first, second)));
         for (number, content_bytes) in limits.into_iter().enumerate() {
             let [small, large] = [content_bytes / 20, content_bytes * 2];

@@ -90,6 +90,7 @@ pub fn decide(tool: &Tool, rule: &ToolRule, action: Action) -> Result<Grant, Ref
         credential: rule.credential.as_ref().map(Arc::clone),
         host,
         content_bytes: rule.content_bytes,
+        at_limit: rule.at_limit,
         timeout: rule.timeout,
     };
     Ok(match action {
@@ -159,7 +160,7 @@ mod tests {
     use crate::action::ssh::{SshTemplate, SshWritten};
     use crate::action::template::argv::Dash;
     use crate::mcp::listing::ToolAnnotations;
-    use crate::policy::rules::{HostKeyPolicy, Placement, SshAuth, Tie, Toolbox};
+    use crate::policy::rules::{AtLimit, HostKeyPolicy, Placement, SshAuth, Tie, Toolbox};
     use serde_json::json;
     use std::path::PathBuf;
     use std::time::Duration;
@@ -173,6 +174,7 @@ mod tests {
             input: Schema::compile(&input).unwrap(),
             input_json: input.to_string(),
             recipe,
+            limit: None,
         }
     }
 
@@ -231,7 +233,13 @@ mod tests {
             paths: paths.iter().map(|path| (*path).to_owned()).collect(),
         };
         let credential = CredentialRule { name: "github".to_owned(), placement: Placement::Bearer, scopes: vec![scope] };
-        ToolRule { credential: Some(Arc::new(credential)), host: None, content_bytes: 4096, timeout: Duration::from_secs(5) }
+        ToolRule {
+            credential: Some(Arc::new(credential)),
+            host: None,
+            content_bytes: 4096,
+            at_limit: AtLimit::Stop,
+            timeout: Duration::from_secs(5),
+        }
     }
 
     #[track_caller]
@@ -259,7 +267,7 @@ mod tests {
         let terms = grant.terms();
         assert_eq!((terms.tool.as_str(), terms.rule.as_str()), ("issues", "declared:issues"));
         assert_eq!(terms.target, "GET https://api.example.com/v1/a%20b");
-        assert_eq!((terms.content_bytes, terms.timeout), (4096, Duration::from_secs(5)));
+        assert_eq!((terms.content_bytes, terms.at_limit, terms.timeout), (4096, AtLimit::Stop, Duration::from_secs(5)));
         assert_eq!(terms.credential.as_ref().unwrap().name, "github");
         assert_eq!((terms.credential_name(), terms.passphrase_name(), &terms.host), (Some("github"), None, &None));
         let Grant::Http(grant) = grant else { panic!("expected an HTTP grant") };

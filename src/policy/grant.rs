@@ -10,7 +10,7 @@ use crate::action::exec::ExecAction;
 use crate::action::http::HttpAction;
 use crate::action::read::ReadAction;
 use crate::action::ssh::SshAction;
-use crate::policy::rules::{CredentialRule, HostRule};
+use crate::policy::rules::{AtLimit, CredentialRule, HostRule};
 
 /// An action that was allowed, and under which terms.
 #[must_use]
@@ -35,6 +35,8 @@ pub struct Terms {
     pub host: Option<Arc<HostRule>>,
     /// Serialised bytes of the result, both copies.
     pub content_bytes: usize,
+    /// What becomes of a command whose output outgrows that.
+    pub at_limit: AtLimit,
     /// From admission to outcome.
     pub timeout: Duration,
 }

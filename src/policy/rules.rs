@@ -42,8 +42,19 @@ pub struct ToolRule {
     pub host: Option<Arc<HostRule>>,
     /// Serialised bytes of one result, text block and structured copy together.
     pub content_bytes: usize,
+    /// What becomes of a command whose output outgrows that.
+    pub at_limit: AtLimit,
     /// From admission to outcome.
     pub timeout: Duration,
+}
+
+/// What becomes of a command whose output outgrows the content limit.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum AtLimit {
+    /// It runs on; what it says is read, and counted.
+    Drain,
+    /// It is told to end: the tool's `stop_at_limit`.
+    Stop,
 }
 
 /// Where a credential goes and what it is for. Its value is elsewhere.

@@ -19,21 +19,31 @@ use serde_json::{Map, Value};
 /// Characters of foreign text quoted in an error.
 const QUOTED_CHARS: usize = 60;
 
-/// The arguments of one call: a JSON object that has passed the tool's input schema.
+/// The placeholder that needs no argument: where the input declares none of this name, it stands for the tool's own limit.
+pub const LIMIT: &str = "limit";
+
+/// The arguments of one call: a JSON object that has passed the tool's input schema, and the tool's own limit.
 #[derive(Debug, Clone, Copy)]
 pub struct Arguments<'a> {
     members: Option<&'a Map<String, Value>>,
+    limit: Option<&'a Value>,
 }
 
 impl<'a> Arguments<'a> {
     /// Wraps the validated object; anything else counts as an object without members.
     pub fn new(value: &'a Value) -> Self {
-        Arguments { members: value.as_object() }
+        Arguments { members: value.as_object(), limit: None }
     }
 
-    /// The argument as given; `None` if the caller left it out. An explicit `null` is `Some(Null)`.
+    /// The same with what `{limit}` stands for: nothing where the input declares an argument of that name.
+    pub fn with_limit(self, limit: Option<&'a Value>) -> Self {
+        Arguments { limit, ..self }
+    }
+
+    /// The argument as given, or the limit; `None` if the caller left it out. An explicit `null` is `Some(Null)`.
     pub fn get(&self, name: &str) -> Option<&'a Value> {
-        self.members?.get(name)
+        let given = self.members.and_then(|members| members.get(name));
+        given.or_else(|| self.limit.filter(|_| name == LIMIT))
     }
 
     /// The text of a scalar argument. `Ok(None)` if it is absent or `null`; an array or object is an error.
@@ -260,8 +270,8 @@ impl Names {
         self.required.iter().map(String::as_str)
     }
 
-    /// Compares with an input schema (`properties`, `required`): each placeholder is a property, each property is used, and
-    /// what cannot be left out is required. One sentence a problem; empty if all is well.
+    /// Compares with an input schema (`properties`, `required`): each placeholder is a property or `{limit}`, each property is
+    /// used, and what cannot be left out is required. One sentence a problem; empty if all is well.
     pub fn check(&self, input: &Value) -> Vec<String> {
         let properties: BTreeSet<&str> =
             input["properties"].as_object().map(|map| map.keys().map(String::as_str).collect()).unwrap_or_default();
@@ -271,7 +281,7 @@ impl Names {
             0 => "none".to_owned(),
             _ => properties.iter().map(|name| quoted(name)).collect::<Vec<_>>().join(", "),
         };
-        let unknown = self.used().filter(|name| !properties.contains(name));
+        let unknown = self.used().filter(|name| *name != LIMIT && !properties.contains(name));
         let unknown =
             unknown.map(|name| format!("placeholder {{{name}}}: expected a property of the input (declared: {declared})"));
         let unused = properties.iter().filter(|name| !self.used.contains(**name));
@@ -584,6 +594,17 @@ mod tests {
     }
 
     #[test]
+    fn the_limit_stands_where_no_argument_of_its_name_was_given() {
+        let (limit, value, given) = (json!(512), json!({"a": 1}), json!({"limit": null}));
+        let text = |value, name| Arguments::new(value).with_limit(Some(&limit)).text(name).unwrap().map(Cow::into_owned);
+        assert_eq!(text(&value, "limit").as_deref(), Some("512"));
+        assert_eq!(text(&Value::Null, "limit").as_deref(), Some("512"));
+        assert_eq!((text(&value, "a").as_deref(), text(&value, "b")), (Some("1"), None));
+        assert_eq!(text(&given, "limit"), None);
+        assert_eq!(Arguments::new(&value).with_limit(None).get("limit"), None);
+    }
+
+    #[test]
     fn names_against_the_schema() {
         let mut names = Names::default();
         names.add_required(["repo"].into_iter());
@@ -596,6 +617,9 @@ mod tests {
         assert!(problems[0].contains("{page}") && problems[0].contains("\"pages\""), "{problems:?}");
         assert!(problems[1].contains("property \"pages\""), "{problems:?}");
         assert!(problems[2].contains("{repo}") && problems[2].contains("required"), "{problems:?}");
+        names.add_required([LIMIT].into_iter());
+        assert!(names.check(&input(json!({"repo": {}, "page": {}}), json!(["repo"]))).is_empty());
+        assert_eq!(names.check(&input(json!({"repo": {}, "page": {}, "limit": {}}), json!(["repo"]))).len(), 1);
         assert_eq!(names.check(&json!({"type": "object"})).len(), 2);
     }
 

@@ -61,6 +61,21 @@ fn time_outs_stand_beside_or_inside_but_once() {
 }
 
 #[test]
+fn only_a_command_is_told_to_end_at_its_limit() {
+    check_errors(
+        &tool(r#""stop_at_limit":false,"http":{"url":"https://a.example/"}"#),
+        &[
+            "1:57: /tools/0/stop_at_limit: \"stop_at_limit\" is for \"exec\" and \"ssh\" only: it ends a command, and an HTTP request starts none",
+        ],
+    );
+    for (rest, expected) in
+        [("", AtLimit::Drain), (r#""stop_at_limit":false,"#, AtLimit::Drain), (r#""stop_at_limit":true,"#, AtLimit::Stop)]
+    {
+        assert_eq!(check_ok(&tool(&format!(r#"{rest}"exec":{{"argv":["sh"]}}"#))).tools[0].1.at_limit, expected);
+    }
+}
+
+#[test]
 fn inputs_are_plain_objects_that_clients_take_r082() {
     for (input, line) in [
         (r#"[]"#, "1:49: /tools/0/input: expected an object, got an array"),
@@ -110,6 +125,49 @@ fn what_the_validator_refuses_stands_where_it_is() {
             "3:13: /tools/0/input/properties/b/type: expected one of \"null\", \"boolean\", \"integer\", \"number\", \"string\", \"array\", \"object\", or several in an array, got the string \"strin\"",
         ],
     );
+}
+
+/// The tool around `rest`, called with `arguments`, as it is recorded.
+#[track_caller]
+fn check_filled(rest: &str, arguments: &str, part: &str) {
+    let action = action(&check_ok(&tool(rest)), "t", arguments).record();
+    assert!(action.contains(part), "{part} is not in {action}");
+}
+
+#[test]
+fn the_limit_is_filled_wherever_a_placeholder_may_stand() {
+    // (2048 - 1024) / 2 of its own, (32768 - 1024) / 2 by default.
+    check_filled(
+        r#""content_bytes":2048,"exec":{"argv":["head","-c","{limit}","--","n={limit}"]}"#,
+        "{}",
+        r#"["head","-c","512","--","n=512"]"#,
+    );
+    check_filled(r#""exec":{"argv":["head","-c{limit}"]}"#, "{}", r#"["head","-c15872"]"#);
+    let http = r#""http":{"method":"POST","url":"https://a.example/{limit}/{+limit}","query":{"n":"{limit}"},"headers":{"x-n":"<{limit}>"},"body":BODY}"#;
+    for (body, part) in [
+        (r#"{"json":{"n":"{limit}","of":["{limit} bytes"]}}"#, r#""text":"{\"n\":15872,\"of\":[\"15872 bytes\"]}""#),
+        (r#"{"text":"{limit}"}"#, r#""text":"15872""#),
+        (r#"{"form":{"n":"{limit}"}}"#, r#""text":"n=15872""#),
+    ] {
+        let http = http.replace("BODY", body);
+        check_filled(&http, "{}", part);
+        check_filled(&http, "{}", r#""url":"https://a.example/15872/15872?n=15872""#);
+        check_filled(&http, "{}", r#"["x-n","<15872>"]"#);
+    }
+}
+
+#[test]
+fn a_declared_limit_is_the_callers() {
+    let declared = r#""input":{"type":"object","properties":{"limit":{"type":"integer"}}},"#;
+    let exec = format!(r#"{declared}"exec":{{"argv":["head","{{limit}}"]}}"#);
+    check_filled(&exec, r#"{"limit":7}"#, r#"["head","7"]"#);
+    check_filled(&exec, "{}", r#"["head"]"#);
+    assert!(check_ok(&tool(r#""exec":{"argv":["head","{limit}"]}"#)).tools[0].0.action(r#"{"limit":7}"#).is_err());
+    let path = format!(r#"{declared}"http":{{"url":"https://a.example/{{limit}}"}}"#);
+    let why = "placeholder {limit} needs its argument in \"required\": its place cannot be left out";
+    check_errors(&tool(&path), &[&format!("1:123: /tools/0/http/url: {why}")]);
+    let unused = format!(r#"{declared}"exec":{{"argv":["true"]}}"#);
+    check_errors(&tool(&unused), &["1:80: /tools/0/input/properties/limit: no placeholder uses this argument"]);
 }
 
 #[test]

@@ -12,7 +12,7 @@ use super::*;
 use crate::action::Action;
 use crate::action::http::Scheme;
 use crate::mcp::listing::ToolAnnotations;
-use crate::policy::rules::{CredentialRule, Network, Placement, Scope};
+use crate::policy::rules::{AtLimit, CredentialRule, Network, Placement, Scope};
 
 fn no_env(_: &str) -> Option<OsString> {
     None
@@ -95,7 +95,7 @@ pub(super) const FULL: &str = r#"{
      "http": {"method": "POST", "url": "http://localhost:8080/x", "body": {"json": {"z": "{x}", "a": [1.50]}}, "credential": "web_key"}},
     {"name": "note", "description": "Note", "http": {"method": "POST", "url": "https://example.com/", "body": {"text": "hello"}}},
     {"name": "form", "description": "Form", "http": {"method": "POST", "url": "https://example.com/", "body": {"form": {"a": "b"}}}},
-    {"name": "disk", "description": "Disk use", "allow_dash": true,
+    {"name": "disk", "description": "Disk use", "allow_dash": true, "stop_at_limit": true,
      "input": {"type": "object", "properties": {"path": {"type": "string"}}},
      "exec": {"argv": ["sh", "{path}"], "env": {"LANG": "C", "EXTRA": "1"}, "cwd": "/tmp", "timeout_s": 10}},
     {"name": "restart", "description": "Restart", "allow_dash": true,
@@ -163,7 +163,8 @@ fn tools_carry_their_terms() {
     );
     assert_eq!((issue_rule.content_bytes, issue_rule.timeout), (8192, Duration::from_secs(30)));
     assert_eq!((save_rule.content_bytes, save_rule.timeout), (65536, Duration::from_millis(500)));
-    assert_eq!(disk_rule.timeout, Duration::from_secs(10));
+    assert_eq!((disk_rule.timeout, disk_rule.at_limit), (Duration::from_secs(10), AtLimit::Stop));
+    assert_eq!(issue_rule.at_limit, AtLimit::Drain);
     let github = CredentialRule {
         name: "github".to_owned(),
         placement: Placement::Bearer,

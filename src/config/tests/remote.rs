@@ -80,6 +80,27 @@ fn tools_carry_their_host_and_fill_as_configured() {
 }
 
 #[test]
+#[cfg(feature = "ssh")]
+fn the_limit_is_filled_in_argv_and_stdin() {
+    let text = remote(r#""content_bytes":4096,"ssh":{"host":"web1","argv":["head","-c","{limit}"],"stdin":"{limit}\n"}"#);
+    let Action::Ssh(head) = action(&check_ok(&text), "t", "{}") else { panic!() };
+    assert_eq!((head.command_line().as_str(), &head.stdin[..]), ("exec head -c 1536", &b"1536\n"[..]));
+}
+
+#[test]
+#[cfg(feature = "ssh")]
+fn a_command_that_hears_of_no_end_is_worth_a_warning() {
+    let untied = |stop: &str| {
+        let text = remote(&format!(r#""stop_at_limit":{stop},"ssh":{{"host":"web1","argv":["yes"]}}"#));
+        text.replace(r#""user":"u""#, r#""user":"u","tie":"none""#)
+    };
+    let warning = "host \"web1\" has no tie: at the limit the connection is cut, and the command may run on";
+    check_warnings(&untied("true"), &[&format!("2:56: /tools/0/stop_at_limit: {warning}")]);
+    check_warnings(&untied("false"), &[]);
+    check_warnings(&remote(r#""stop_at_limit":true,"ssh":{"host":"web1","argv":["yes"]}"#), &[]);
+}
+
+#[test]
 #[cfg(not(feature = "ssh"))]
 fn without_the_feature_its_tools_are_refused() {
     check_errors(

@@ -93,7 +93,7 @@ fn what_is_not_carried_out_yet_is_refused() {
         r#"{"journal":{"keep_days":30}}"#,
         &["1:13: /journal/keep_days: \"keep_days\" is not supported by this version"],
     );
-    for key in ["rate", "max_concurrent", "stop_at_limit"] {
+    for key in ["rate", "max_concurrent"] {
         check_errors(
             &tool(&format!(r#""{key}":1,"exec":{{"argv":["sh"]}}"#)),
             &[&format!("1:41: /tools/0/{key}: \"{key}\" is not supported by this version")],

@@ -15,7 +15,7 @@ use crate::cancel::Why;
 use crate::outcome::result::Code;
 use crate::outcome::testing::sinks_with;
 use crate::policy::grant::Terms;
-use crate::policy::rules::{CredentialRule, Network, Placement};
+use crate::policy::rules::{AtLimit, CredentialRule, Network, Placement};
 use crate::secret::Redactor;
 use crate::sys::{self, Poll};
 use crate::thread::{self, Thread};
@@ -134,6 +134,7 @@ impl Call {
             credential: rule.map(Arc::new),
             host: None,
             content_bytes: 32 << 10,
+            at_limit: AtLimit::Drain,
             timeout: self.timeout,
         };
         let ctx = CallCtx { token: &self.token, deadline: Instant::now() + self.timeout, sinks: sinks_with(redactor) };

@@ -3,7 +3,8 @@
 //! ```text
 //! running ── channel closed ──▶ exit status or signal
 //!    ├── exit status, output held open by others ──▶ draining (until it ends, or is silent for 3 s) ──▶ the same, with a note
-//!    └── cancel, deadline ──▶ stopping (its input ends, the watcher ends it; until closed, or 1.5 s) ──▶ dead or detached
+//!    └── cancel, deadline, stop_at_limit ──▶ stopping (its input ends, the watcher ends it; until closed, or 1.5 s)
+//!                                                └──▶ dead or detached
 //! ```
 //! Both streams are read in turn: reading one of them alone would let the window of the other fill for ever. A packet that has
 //! left in part is finished before libssh2 is asked for anything else.
@@ -21,7 +22,7 @@ use crate::outcome::budget::Sink;
 use crate::outcome::command::{CommandOutput, Exit, Finish, kept_bytes};
 use crate::outcome::result::{Code, Ended, Executed, Failure, Outcome};
 use crate::policy::grant::Terms;
-use crate::policy::rules::{HostRule, Tie};
+use crate::policy::rules::{AtLimit, HostRule, Tie};
 use crate::sys::ssh::{Channel, Stream, would_wait};
 
 /// What a command gets to end once its input has: the watcher's half second, and a slow network.
@@ -41,6 +42,7 @@ pub(super) struct Pump<'a> {
     host: &'a HostRule,
     stdout: Sink,
     stderr: Sink,
+    at_limit: AtLimit,
     /// What is still to be written.
     stdin: &'a [u8],
     input: Input,
@@ -85,6 +87,8 @@ enum Running {
 enum Why {
     Cancelled,
     TimedOut,
+    /// Its output has outgrown the content limit, and its tool wants no more then.
+    AtLimit,
 }
 
 /// How the loop ended.
@@ -112,6 +116,7 @@ impl<'a> Pump<'a> {
             host,
             stdout: sink("stdout"),
             stderr: sink("stderr"),
+            at_limit: terms.at_limit,
             stdin,
             input: if stdin.is_empty() && host.tie == Tie::None { Input::Ending } else { Input::Open },
             unfinished: None,
@@ -149,8 +154,8 @@ impl<'a> Pump<'a> {
             let readable = queued != 0 && queued != self.queued;
             self.queued = queued;
             match (moved || readable, self.phase) {
-                (true, Running::Draining { .. }) => self.phase = Running::Freely,
-                (true, Running::Freely | Running::Stopping { .. }) => {}
+                (true, Running::Draining { .. }) if !self.is_at_limit() => self.phase = Running::Freely,
+                (true, Running::Freely | Running::Draining { .. } | Running::Stopping { .. }) => {}
                 (false, phase) => {
                     if matches!(phase, Running::Freely) && self.exit().is_some() {
                         self.phase = Running::Draining { until: Instant::now() + DRAIN };
@@ -165,7 +170,16 @@ impl<'a> Pump<'a> {
     fn move_on(&mut self, ctx: &CallCtx<'_>) -> Option<End> {
         let now = Instant::now();
         match self.phase {
-            Running::Stopping { until, .. } => return (now >= until).then_some(End::LetGo),
+            Running::Stopping { why, until } => {
+                // A command that is ended for its output alone can still be cancelled, and be late.
+                let why = match why {
+                    Why::AtLimit if ctx.token.is_cancelled() => Why::Cancelled,
+                    Why::AtLimit if now >= ctx.deadline => Why::TimedOut,
+                    Why::AtLimit | Why::Cancelled | Why::TimedOut => why,
+                };
+                self.phase = Running::Stopping { why, until };
+                return (now >= until).then_some(End::LetGo);
+            }
             Running::Draining { until } if now >= until => return Some(End::HeldOpen),
             // Cancel and deadline cannot undo what has ended by itself, but they end the wait for its output.
             Running::Draining { .. } => {
@@ -176,6 +190,14 @@ impl<'a> Pump<'a> {
         let why = match ctx.token.is_cancelled() {
             true => Why::Cancelled,
             false if now >= ctx.deadline => Why::TimedOut,
+            false if self.is_at_limit() => match self.exit() {
+                None => Why::AtLimit,
+                // It has ended by itself; what others go on saying in its place is not waited for without end.
+                Some(_) => {
+                    self.phase = Running::Draining { until: now + DRAIN };
+                    return None;
+                }
+            },
             false => return None,
         };
         self.phase = Running::Stopping { why, until: now + STOP };
@@ -185,6 +207,11 @@ impl<'a> Pump<'a> {
         }
         // Without the watcher nobody ends it.
         (self.host.tie == Tie::None).then_some(End::LetGo)
+    }
+
+    /// Whether more came than any result can show, and the tool wants no more then.
+    fn is_at_limit(&self) -> bool {
+        self.at_limit == AtLimit::Stop && !(self.stdout.is_whole() && self.stderr.is_whole())
     }
 
     /// One round of everything that can be done without waiting. True if something moved.
@@ -269,7 +296,8 @@ impl<'a> Pump<'a> {
         let (token, until) = match self.phase {
             Running::Freely => (Some(ctx.token), ctx.deadline),
             Running::Draining { until } => (Some(ctx.token), until.min(ctx.deadline)),
-            Running::Stopping { until, .. } => (None, until),
+            Running::Stopping { why: Why::AtLimit, until } => (Some(ctx.token), until.min(ctx.deadline)),
+            Running::Stopping { why: Why::Cancelled | Why::TimedOut, until } => (None, until),
         };
         self.link.poll(token, until, longest).map_err(Stop::Io)
     }
@@ -277,14 +305,19 @@ impl<'a> Pump<'a> {
     /// The connection is of no more use. A cancel that cut it comes first: `kill_now` sets the flag before it cuts.
     fn broken(self, stop: Stop, terms: &Terms, ctx: &CallCtx<'_>) -> Outcome {
         let why = match self.phase {
+            Running::Stopping { why: Why::AtLimit, .. } if ctx.token.is_cancelled() => Some(Why::Cancelled),
             Running::Stopping { why, .. } => Some(why),
             Running::Freely | Running::Draining { .. } => ctx.token.is_cancelled().then_some(Why::Cancelled),
         };
         match why {
-            Some(Why::Cancelled) => self.ended(Why::Cancelled, Ended::Detached, terms).into(),
+            Some(Why::Cancelled) => self.cancelled(Ended::Detached).into(),
             Some(Why::TimedOut) => {
-                let failure = self.ended(Why::TimedOut, Ended::Detached, terms);
+                let failure = self.timed_out(Ended::Detached, terms);
                 self.shown(Finish::Stopped(failure), Vec::new(), terms)
+            }
+            Some(Why::AtLimit) => {
+                let finish = self.at_limit(Ended::Detached);
+                self.shown(finish, Vec::new(), terms)
             }
             None => {
                 let failure = stopped(stop, Phase::Running, self.host);
@@ -299,10 +332,16 @@ impl<'a> Pump<'a> {
             End::LetGo => Ended::Detached,
         };
         match self.phase {
-            Running::Stopping { why: Why::Cancelled, .. } => (self.ended(Why::Cancelled, ended, terms).into(), false),
+            Running::Stopping { why: Why::Cancelled, .. } => (self.cancelled(ended).into(), false),
             Running::Stopping { why: Why::TimedOut, .. } => {
-                let failure = self.ended(Why::TimedOut, ended, terms);
+                let failure = self.timed_out(ended, terms);
                 (self.shown(Finish::Stopped(failure), Vec::new(), terms), false)
+            }
+            Running::Stopping { why: Why::AtLimit, .. } => {
+                // Nothing went wrong: a session whose channel is closed is as good as after any other command.
+                let keep = ended == Ended::Dead && self.close(limit);
+                let finish = self.at_limit(ended);
+                (self.shown(finish, Vec::new(), terms), keep)
             }
             Running::Freely | Running::Draining { .. } => {
                 let notes = match end {
@@ -311,13 +350,18 @@ impl<'a> Pump<'a> {
                     )],
                     End::Closed | End::LetGo => Vec::new(),
                 };
-                let closing = Limit { until: Instant::now() + CLOSE, ..limit };
-                let closed = self.link.drive(closing, || self.channel.close()).is_ok();
+                let closed = self.close(limit);
                 let finish = self.finish();
                 let keep = closed && matches!(finish, Finish::Itself(_));
                 (self.shown(finish, notes, terms), keep)
             }
         }
+    }
+
+    /// Sends the last packet of the channel. False if the session is of no more use.
+    fn close(&self, limit: Limit<'_>) -> bool {
+        let closing = Limit { until: Instant::now() + CLOSE, ..limit };
+        self.link.drive(closing, || self.channel.close()).is_ok()
     }
 
     fn finish(&self) -> Finish {
@@ -336,28 +380,32 @@ impl<'a> Pump<'a> {
         signal.or_else(|| self.channel.exit_status().map(Exit::Status))
     }
 
-    fn ended(&self, why: Why, ended: Ended, terms: &Terms) -> Failure {
-        let how = match (ended, self.host.tie) {
+    /// A clause on a command that was told to end.
+    fn how(&self, ended: Ended) -> &'static str {
+        match (ended, self.host.tie) {
             (Ended::Dead, _) => "it was ended on the host",
             (Ended::Detached, Tie::Stdin) => "the connection was cut, which ends it on the host; its end was not seen",
             (Ended::Detached, Tie::None) => "the connection was cut; without `tie` it may still run on the host",
-        };
-        let failure = match why {
-            Why::Cancelled => Failure {
-                message: format!("the call was cancelled; the command had begun and {how}"),
-                ..Failure::cancelled(Executed::Yes, None)
-            },
-            Why::TimedOut => Failure::new(
-                Code::TimedOut,
-                Executed::Yes,
-                format!(
-                    "the command had not finished after {:?}; {how}; part of its work may be done: ask for less, or raise the \
-                     tool's timeout_s",
-                    terms.timeout
-                ),
-            ),
-        };
-        Failure { ended: Some(ended), ..failure }
+        }
+    }
+
+    fn cancelled(&self, ended: Ended) -> Failure {
+        let message = format!("the call was cancelled; the command had begun and {}", self.how(ended));
+        Failure { message, ..Failure::cancelled(Executed::Yes, Some(ended)) }
+    }
+
+    fn timed_out(&self, ended: Ended, terms: &Terms) -> Failure {
+        let message = format!(
+            "the command had not finished after {:?}; {}; part of its work may be done: ask for less, or raise the tool's \
+             timeout_s",
+            terms.timeout,
+            self.how(ended)
+        );
+        Failure { ended: Some(ended), ..Failure::new(Code::TimedOut, Executed::Yes, message) }
+    }
+
+    fn at_limit(&self, ended: Ended) -> Finish {
+        Finish::AtLimit { ended, how: self.how(ended) }
     }
 
     fn shown(self, finish: Finish, notes: Vec<String>, terms: &Terms) -> Outcome {

@@ -22,7 +22,7 @@ use crate::limits::CONTENT_BYTES;
 use crate::outcome::result::Outcome;
 use crate::outcome::testing::sinks;
 use crate::policy::grant::{Authorized, Terms};
-use crate::policy::rules::{HostKeyPolicy, HostRule, Networks, SshAuth, Tie};
+use crate::policy::rules::{AtLimit, HostKeyPolicy, HostRule, Networks, SshAuth, Tie};
 use crate::process::mark::Mark;
 use crate::process::testing::{PATH, read_all};
 use crate::process::{self, Child, Spec, Status, Stdin};
@@ -286,8 +286,12 @@ impl Caller {
     }
 
     pub(super) fn call(&self, action: SshAction, timeout: Duration, token: &CancelToken) -> Outcome {
+        self.call_under(AtLimit::Drain, action, timeout, token)
+    }
+
+    pub(super) fn call_under(&self, at_limit: AtLimit, action: SshAction, timeout: Duration, token: &CancelToken) -> Outcome {
         let [tool, rule, target] = ["tool", "rule", "ssh"].map(str::to_owned);
-        let terms = Terms { tool, rule, target, credential: None, host: None, content_bytes: CONTENT_BYTES, timeout };
+        let terms = Terms { tool, rule, target, credential: None, host: None, content_bytes: CONTENT_BYTES, at_limit, timeout };
         let ctx = CallCtx { token, deadline: Instant::now() + timeout, sinks: sinks() };
         self.executor.run(Authorized::in_test(action, terms), &self.rule, self.secrets.clone(), &ctx)
     }

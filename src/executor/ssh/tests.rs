@@ -12,7 +12,7 @@ use serde_json::Value;
 use super::testing::{Caller, PATIENCE, Scratch, Server, action, executor, keygen, must, run, secrets, user, wait_closed};
 use crate::cancel::{CancelToken, Why};
 use crate::outcome::result::{Code, Ended, Executed, Outcome};
-use crate::policy::rules::{HostKeyPolicy, HostRule, SshAuth, Tie};
+use crate::policy::rules::{AtLimit, HostKeyPolicy, HostRule, SshAuth, Tie};
 use crate::process::Status;
 use crate::process::testing::{Known, Told, peak_kib};
 use crate::secret::Secret;
@@ -86,6 +86,95 @@ fn check_drained(caller: &Caller, script: &str, stdout: u64, stderr: u64) {
     let value = structured(&outcome);
     assert_eq!((&value["stdout"]["bytes"], &value["stderr"]["bytes"]), (&Value::from(stdout), &Value::from(stderr)));
     assert!(outcome.truncated && outcome.text.len() + outcome.structured.unwrap().len() < 40 << 10);
+}
+
+const AT_LIMIT: &str = "tidegate told the command to end at its content limit (stop_at_limit); ";
+
+fn call_stopping(caller: &Caller, script: &str, told: &Told) -> Outcome {
+    let with = action(&["sh", "-c", script, "sh", &told.path()]);
+    caller.call_under(AtLimit::Stop, with, PATIENCE, &CancelToken::new().unwrap())
+}
+
+#[track_caller]
+fn check_at_limit(outcome: &Outcome, ended: Ended, how: &str) {
+    let (value, note) = (structured(outcome), format!("{AT_LIMIT}{how}"));
+    assert_eq!((outcome.code, outcome.executed, outcome.ended), (None, Executed::Yes, Some(ended)), "{}", outcome.text);
+    assert!(outcome.truncated && value["exit"].is_null() && value.get("signal").is_none(), "{value}");
+    assert!(value["notes"][0] == note && outcome.text.contains(&format!("\n[tidegate: {note}]\n")), "{}", outcome.text);
+}
+
+#[test]
+fn a_flood_is_ended_on_the_host_at_the_limit_r073() {
+    let server = Server::new();
+    let caller = Caller::new(&server);
+    for (script, processes) in [
+        (r#"echo $$ > "$1"; exec yes"#, 1),
+        (r#"echo $$ > "$1"; exec cat /dev/zero"#, 1),
+        (r#"echo $$ > "$1"; exec yes >&2"#, 1),
+        (r#"trap "" TERM; echo $$ > "$1"; sleep 300 & echo $! > "$1"; exec yes"#, 2),
+    ] {
+        let mut told = Told::new();
+        let outcome = call_stopping(&caller, script, &told);
+        let known: Vec<Known> = (0..processes).map(|_| told.process()).collect();
+        assert!(known.iter().all(Known::ends), "the remote command runs on");
+        check_at_limit(&outcome, Ended::Dead, "it was ended on the host");
+    }
+    check_ok(&caller.run(&["echo", "next"]), "next\n");
+    assert_eq!(server.log().matches("Accepted publickey").count(), 1, "one session served them all");
+}
+
+#[test]
+fn one_that_ends_by_itself_says_how_whatever_its_output_r073() {
+    let server = Server::new();
+    let caller = Caller::new(&server);
+    let (told, limit) = (Told::new(), crate::limits::CONTENT_BYTES);
+    let fits = format!("head -c {limit} /dev/zero; head -c {limit} /dev/zero >&2; exit 3");
+    let outcome = call_stopping(&caller, &fits, &told);
+    assert_eq!((outcome.code, outcome.bytes, outcome.ended), (Some(Code::TargetError), 2 * limit as u64, None));
+    assert_eq!(structured(&outcome)["exit"], 3);
+    // What floods in the place of a command that has ended is not read without end.
+    let left = "p=$$; (while kill -0 $p; do sleep 0.01; done 2>/dev/null; exec yes) & exit 4";
+    let outcome = call_stopping(&caller, left, &told);
+    let note = "its output was still open 3s after the command had ended";
+    check_failed(&outcome, Code::TargetError, Executed::Yes, &["status 4", note]);
+    check_ok(&caller.run(&["echo", "next"]), "next\n");
+}
+
+#[test]
+fn without_the_tie_a_flood_is_let_go_at_the_limit_r073() {
+    let server = Server::new();
+    let caller = Caller::of(HostRule { tie: Tie::None, ..server.rule() }, server.secret("id"));
+    let mut told = Told::new();
+    let outcome = call_stopping(&caller, r#"echo $$ > "$1"; exec yes"#, &told);
+    check_at_limit(&outcome, Ended::Detached, "the connection was cut; without `tie` it may still run on the host");
+    // Nobody reads it any more.
+    assert!(told.process().ends());
+}
+
+/// A flood that the watcher cannot reach, so that it is being ended for the whole of 1.5 s; the command tells when that begins.
+const ESCAPED: &str = r#"trap 'echo $$ > "$1"' TERM; setsid yes & while :; do sleep 0.01; done"#;
+
+#[test]
+fn while_it_is_ended_at_its_limit_cancel_and_deadline_count() {
+    let server = Server::new();
+    let caller = Caller::new(&server);
+    let (mut told, token) = (Told::new(), CancelToken::new().unwrap());
+    let with = action(&["sh", "-c", ESCAPED, "sh", &told.path()]);
+    std::thread::scope(|scope| {
+        let call = scope.spawn(|| caller.call_under(AtLimit::Stop, with.clone(), PATIENCE, &token));
+        told.line();
+        token.cancel(Why::Client);
+        let outcome = call.join().unwrap();
+        check_failed(&outcome, Code::Cancelled, Executed::Yes, &["the call was cancelled; the command had begun"]);
+        assert_eq!(outcome.ended, Some(Ended::Detached));
+    });
+    check_ok(&caller.run(&["echo", "warm"]), "warm\n");
+    let timeout = Duration::from_millis(1300);
+    let outcome = caller.call_under(AtLimit::Stop, with.clone(), timeout, &CancelToken::new().unwrap());
+    check_failed(&outcome, Code::TimedOut, Executed::Yes, &["had not finished after 1.3s"]);
+    let outcome = caller.call_under(AtLimit::Stop, with, PATIENCE, &CancelToken::new().unwrap());
+    let how = "the connection was cut, which ends it on the host; its end was not seen";
+    check_at_limit(&outcome, Ended::Detached, how);
 }
 
 #[test]
