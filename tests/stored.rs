@@ -34,9 +34,9 @@ fn tools(files: &Path) -> Value {
     ])
 }
 
-/// With pages of about 450 KB, so that megabytes take few calls.
+/// With pages of about 100 KB, so that a payload takes few calls.
 fn gateway(dir: &Dir) -> Gateway {
-    Gateway::new().set("tools", tools(dir.path())).set("limits", json!({"content_bytes": 900_000}))
+    Gateway::new().set("tools", tools(dir.path())).set("limits", json!({"content_bytes": 200_000}))
 }
 
 fn results(gateway: &Running) -> Vec<PathBuf> {
@@ -133,15 +133,15 @@ fn pseudo_random(length: usize) -> Vec<u8> {
 
 /// Payloads of every kind, each larger than a reply.
 fn payloads() -> Vec<(&'static str, Vec<u8>)> {
-    let lines: String = (0..300_000).map(|number| format!("line {number}\n")).collect();
+    let lines: String = (0..40_000).map(|number| format!("line {number}\n")).collect();
     vec![
         ("text", lines.into_bytes()),
-        ("unbroken", vec![b'x'; 3 * MIB]),
-        ("multibyte", "a\u{e9}\u{2014}\u{1F389}".repeat(200_000).into_bytes()),
-        ("escapes", b"\0\x1b\"\\\x7f\n".repeat(100_000)),
-        ("separators", "\u{85}\u{2028}\u{2029}".repeat(100_000).into_bytes()),
-        ("binary", pseudo_random(2 * MIB)),
-        ("cut_short", ["x".repeat(MIB).as_bytes(), b"\xf0\x9f"].concat()),
+        ("unbroken", vec![b'x'; MIB / 2]),
+        ("multibyte", "a\u{e9}\u{2014}\u{1F389}".repeat(40_000).into_bytes()),
+        ("escapes", b"\0\x1b\"\\\x7f\n".repeat(30_000)),
+        ("separators", "\u{85}\u{2028}\u{2029}".repeat(30_000).into_bytes()),
+        ("binary", pseudo_random(MIB / 2)),
+        ("cut_short", ["x".repeat(MIB / 2).as_bytes(), b"\xf0\x9f"].concat()),
     ]
 }
 
@@ -239,7 +239,7 @@ fn what_an_http_target_sent_is_read_back_byte_for_byte() {
         {"name": "titles", "description": "Fetches titles", "input": number,
          "http": {"url": format!("{}/{{n}}", peer.url()), "select": ["/*/title"]}},
     ]);
-    let mut gateway = Gateway::new().set("tools", tools).set("limits", json!({"content_bytes": 900_000})).start();
+    let mut gateway = Gateway::new().set("tools", tools).set("limits", json!({"content_bytes": 200_000})).start();
     for (number, (media, body)) in bodies.iter().enumerate() {
         let result = cut(&mut gateway, Era::Modern, "fetch", json!({"n": number.to_string()}));
         let cursor = cursor(&result);
@@ -269,7 +269,7 @@ fn what_a_remote_command_printed_is_read_back_byte_for_byte() {
         .set("credentials", sshd.credentials())
         .set("hosts", json!({"web1": sshd.host()}))
         .set("tools", tools)
-        .set("limits", json!({"content_bytes": 900_000}))
+        .set("limits", json!({"content_bytes": 200_000}))
         .start();
     for (name, bytes) in payloads() {
         dir.write(name, &bytes);

@@ -459,7 +459,7 @@ mod tests {
             let value: serde_json::Value = serde_json::from_str(outcome.structured.as_deref().unwrap()).unwrap();
             assert!(outcome.truncated && value["truncated"] == true && value["exit"].is_null(), "{value}");
             assert!(value.get("signal").is_none() && value["notes"] == serde_json::json!([note, ASK_FOR_LESS]), "{value}");
-            let end = format!("; its beginning and its end are shown]\n[tidegate: {note}]\n[tidegate: {ASK_FOR_LESS}]");
+            let end = format!("]\n[tidegate: {note}]\n[tidegate: {ASK_FOR_LESS}]");
             assert!(outcome.text.starts_with("y\n") && outcome.text.ends_with(&end), "{}", outcome.text);
         }
     }

@@ -136,11 +136,11 @@ fn check_filled(rest: &str, arguments: &str, part: &str) {
 
 #[test]
 fn the_limit_is_filled_wherever_a_placeholder_may_stand() {
-    // (2048 - 1024) / 2 of its own, (32768 - 1024) / 2 by default.
+    // (4096 - 1024) / 2 of its own, (32768 - 1024) / 2 by default.
     check_filled(
-        r#""content_bytes":2048,"exec":{"argv":["head","-c","{limit}","--","n={limit}"]}"#,
+        r#""content_bytes":4096,"exec":{"argv":["head","-c","{limit}","--","n={limit}"]}"#,
         "{}",
-        r#"["head","-c","512","--","n=512"]"#,
+        r#"["head","-c","1536","--","n=1536"]"#,
     );
     check_filled(r#""exec":{"argv":["head","-c{limit}"]}"#, "{}", r#"["head","-c15872"]"#);
     let http = r#""http":{"method":"POST","url":"https://a.example/{limit}/{+limit}","query":{"n":"{limit}"},"headers":{"x-n":"<{limit}>"},"body":BODY}"#;
