@@ -204,3 +204,15 @@ fn late_unknown_and_differently_typed_cancels_change_nothing_and_are_counted() {
         assert_eq!(cancel_nothing(era, &IDS)["cancels"], json!({"running": 1, "unknown": IDS.len()}));
     }
 }
+
+/// Among the cancels or among the refusals: whoever looks for a client that cancels wrongly finds it.
+#[test]
+fn cancels_whose_id_is_none_change_nothing_and_are_counted() {
+    const IDS: [&str; 8] = ["null", "{}", "[5]", "5.0", "5.5", "5e0", "true", ""];
+    for era in Era::BOTH {
+        let counters = cancel_nothing(era, &IDS);
+        let counts = ["cancels", "refusals"].map(|member| counters[member].as_object().unwrap().values());
+        let total: u64 = counts.into_iter().flatten().map(|count| count.as_u64().unwrap()).sum();
+        assert_eq!(total, 1 + IDS.len() as u64, "{counters}");
+    }
+}
