@@ -69,7 +69,7 @@ impl Gateway {
 pub(crate) fn show(name: &str, mut times: Vec<Duration>) {
     times.sort();
     let at = |share: usize| times[(times.len() * share / 100).min(times.len() - 1)];
-    println!("{name:<34} p50 {:>10.3?}  p99 {:>10.3?}  max {:>10.3?}  ({} runs)", at(50), at(99), at(100), times.len());
+    println!("{name:<42} p50 {:>10.3?}  p99 {:>10.3?}  max {:>10.3?}  ({} runs)", at(50), at(99), at(100), times.len());
 }
 
 pub(crate) fn discover(id: usize) -> String {
