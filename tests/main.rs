@@ -17,6 +17,7 @@ mod corpus;
 mod demo;
 mod ending;
 mod flood;
+mod flow;
 mod json_suite;
 mod json_wire;
 mod limits;

@@ -20,7 +20,7 @@ use tidegate::policy::rules::Toolbox;
 use tidegate::rpc::message::{Message, parse};
 use tidegate::secret::{Redactor, Secret};
 
-use super::{Gateway, META, show, timed};
+use super::gateway::{Gateway, META, show, timed};
 
 const RUNS: usize = 100;
 

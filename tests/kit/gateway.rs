@@ -18,6 +18,7 @@ use serde_json::Value;
 
 use super::PATIENCE;
 use super::dir::Dir;
+use super::pipes::Pipes;
 use super::tap::Tap;
 
 /// A pipe's worth and more: what the test reads of stdout at a time unless it says otherwise.
@@ -240,7 +241,12 @@ impl Gateway {
     }
 
     /// Starts it.
-    pub fn start(mut self) -> Running {
+    pub fn start(self) -> Running {
+        self.start_watched().0
+    }
+
+    /// Starts it; beside it what is unread in its stdin and stdout.
+    pub fn start_watched(mut self) -> (Running, Pipes) {
         let mut command = self.command();
         let told = format!("{command:?}\nconfiguration: {}", self.dir.read("config.json"));
         let (stdin_reader, stdin) = std::io::pipe().unwrap();
@@ -250,12 +256,13 @@ impl Gateway {
             Stderr::Merged => command.stderr(stdout_writer.try_clone().unwrap()),
             Stderr::Read | Stderr::Unread | Stderr::Closed => command.stderr(stderr_writer),
         };
+        let pipes = Pipes::of(&stdin, &stdout);
         command.stdin(stdin_reader).stdout(stdout_writer);
         let stderr = if matches!(self.stderr, Stderr::Closed) { None } else { Some(stderr) };
         let child = command.spawn().unwrap();
         // The command holds the gateway's ends.
         drop(command);
-        Running::watch(child, stdin, stdout, stderr, self, told)
+        (Running::watch(child, stdin, stdout, stderr, self, told), pipes)
     }
 }
 
@@ -346,6 +353,11 @@ impl Running {
             let result = self.stdin.as_mut().expect("stdin is open").write_all(bytes);
             result.unwrap_or_else(|error| panic!("stdin: {error}\n{}", self.story()));
         }
+    }
+
+    /// Another end of stdin, for a thread that writes while the test waits. stdin is closed once both are.
+    pub fn writer(&self) -> PipeWriter {
+        self.stdin.as_ref().expect("stdin is open").try_clone().unwrap()
     }
 
     /// Shakes hands in the legacy era.

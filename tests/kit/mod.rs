@@ -7,6 +7,7 @@ pub mod gateway;
 pub mod installed;
 pub mod memory;
 pub mod peer;
+pub mod pipes;
 pub mod process;
 pub mod schema;
 pub mod sshd;
