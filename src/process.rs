@@ -270,8 +270,9 @@ impl Child {
 
     /// Sends TERM to the group and to the processes that left it, once to each.
     pub fn ask_to_end(&mut self) {
-        self.others = self.group.mark.bearers(self.group.id);
+        // The look through /proc takes its time; the group need not wait for it.
         self.group.signal(Signal::Term);
+        self.others = self.group.mark.bearers(self.group.id);
         for other in &self.others {
             if sys::group_of(other.pid).ok() != Some(self.group.id) {
                 other.signal(Signal::Term);

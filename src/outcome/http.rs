@@ -24,7 +24,10 @@ use crate::outcome::result::{Code, Executed, Outcome, headline};
 use crate::wire::escape::{escaped_len, to_line};
 
 /// What notes, marks and member names may take in both copies together, beside the first lines and the headers.
-const RESERVED_BYTES: usize = 1600;
+const RESERVED_BYTES: usize = 900;
+
+/// What a cut body needs beside them: cursor, how to go on, link.
+const CUT_BYTES: usize = 700;
 
 /// The head of a response, as it came.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -129,10 +132,11 @@ impl Shown {
             Ending::Whole => String::new(),
         };
         let above = escaped_len(&first) + incomplete.len() + listing.cost() + RESERVED_BYTES;
-        let budget = payload_bytes(content_bytes).min(content_bytes.saturating_sub(above) / 2);
+        let budget = |reserved| payload_bytes(content_bytes).min(content_bytes.saturating_sub(above + reserved) / 2);
+        let (whole_budget, budget) = (budget(0), budget(CUT_BYTES));
         let whole = ending == Ending::Whole;
-        let mut body =
-            Shaper { media: &media, select: &select, sinks: &sinks, bytes, budget, whole, cancelled }.shape(&kept)?;
+        let mut body = Shaper { media: &media, select: &select, sinks: &sinks, bytes, whole_budget, budget, whole, cancelled }
+            .shape(&kept)?;
         let truncated = body.rest.is_some() || code.is_some_and(|code| code != Code::TargetError);
         let stored = body.store_rest(kept);
         let structured = structured(status, &listing, &body, bytes, truncated, &incomplete);

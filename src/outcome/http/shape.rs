@@ -105,6 +105,9 @@ pub(super) struct Shaper<'a> {
     pub(super) select: &'a Select,
     pub(super) sinks: &'a Sinks,
     pub(super) bytes: u64,
+    /// For a body that is shown whole.
+    pub(super) whole_budget: usize,
+    /// For one that is not, and has to say so.
     pub(super) budget: usize,
     pub(super) whole: bool,
     pub(super) cancelled: &'a dyn Fn() -> bool,
@@ -169,7 +172,7 @@ impl Shaper<'_> {
         }
         if text.len() <= COMPACTED_BYTES
             && let Picked::Named { replaced } = pick(text, &Select::new(&[]), &mut out, self.cancelled)?
-            && cost(&out) <= 2 * self.budget
+            && cost(&out) <= 2 * self.whole_budget
         {
             if matches!(out.as_str(), "[]" | "{}") {
                 notes.retain(|note| !note.starts_with("`select`"));
@@ -188,7 +191,7 @@ impl Shaper<'_> {
 
     /// A selection, cut to the budget. What is left out of it is stored as the selection, not as the body it was made from.
     fn selected(&self, json: &str, notes: Vec<String>) -> Result<Body, Stopped> {
-        if cost(json) <= 2 * self.budget {
+        if cost(json) <= 2 * self.whole_budget {
             return Ok(Body { members: format!("\"body\":{json}"), text: json.to_owned(), rest: None, notes });
         }
         let own = self.sinks.keep("body", self.budget, json.as_bytes());
@@ -201,7 +204,7 @@ impl Shaper<'_> {
     }
 
     fn text(&self, kept: &Kept, note: Option<String>) -> Body {
-        let capture = kept.capture(self.bytes, self.budget);
+        let capture = self.fitting(kept);
         if capture.not_utf8 > 0 && self.media.charset != Charset::Utf8 {
             return self.encoded(kept, "no character set is declared and it is not UTF-8");
         }
@@ -217,9 +220,15 @@ impl Shaper<'_> {
         Body { members: format!("\"body\":{}", to_line(&text)), text, rest, notes }
     }
 
+    /// All of the text, or what of it there is room for beside the words on the cut.
+    fn fitting(&self, kept: &Kept) -> Capture {
+        let whole = kept.capture(self.bytes, self.whole_budget);
+        if whole.is_cut() { kept.capture(self.bytes, self.budget) } else { whole }
+    }
+
     /// Text if the bytes look like it, else a description.
     fn opaque(&self, kept: &Kept) -> Body {
-        let capture = kept.capture(self.bytes, self.budget);
+        let capture = self.fitting(kept);
         if capture.not_utf8 > 0 || capture.head.contains('\0') || capture.tail.contains('\0') {
             self.described("not text")
         } else {
@@ -242,7 +251,8 @@ impl Shaper<'_> {
         let Some(bytes) = kept.whole() else {
             return self.described(&format!("not shown: {why}, and base64 is given up to {JSON_BODY_BYTES} bytes"));
         };
-        let shown = bytes.len().min(self.budget / 4 * 3);
+        let fits = bytes.len() <= self.whole_budget / 4 * 3;
+        let shown = if fits { bytes.len() } else { bytes.len().min(self.budget / 4 * 3) };
         let text = BASE64_STANDARD.encode(&bytes[..shown]);
         let rest = (shown < bytes.len()).then_some(Rest { own: None, offset: shown as u64 });
         let mut notes = vec![format!("{why}: the body is given as base64")];
