@@ -8,6 +8,8 @@
 use std::fmt;
 use std::ops::Range;
 
+use memchr::memchr;
+
 use crate::limits::READ_BYTES;
 
 /// A buffer grown beyond this by a large line is given back once the line is gone.
@@ -168,7 +170,7 @@ impl Lines {
     }
 
     fn next_line(&mut self) -> Option<Found> {
-        let Some(at) = self.buffer[self.scanned..self.end].iter().position(|b| *b == b'\n') else {
+        let Some(at) = memchr(b'\n', &self.buffer[self.scanned..self.end]) else {
             self.keep_or_discard();
             return None;
         };
