@@ -27,6 +27,12 @@ pub const WORKERS: usize = 16;
 pub const ADMITTED_BYTES: usize = 16 << 20;
 /// Replies reserved for admitted calls, in all.
 pub const RESERVED_BYTES: usize = 16 << 20;
+/// Two notifications of a call's progress are at least so far apart: ten a second are more than anybody reads.
+pub const PROGRESS_EVERY: Duration = Duration::from_millis(100);
+/// A call that produces nothing new is told of this often, for clients that wait longer while they hear something.
+pub const PROGRESS_HEARTBEAT: Duration = Duration::from_millis(1000);
+/// What a progress notification needs beside its token: member names, three numbers of 64 bits, a duration.
+pub const PROGRESS_ENVELOPE_BYTES: usize = 256;
 /// Replies made by the reader itself that wait for a slow stdout; above it stdin is left unread.
 pub const READER_REPLY_BYTES: usize = 1 << 20;
 /// Frames handed to one `writev`.

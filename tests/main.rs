@@ -23,6 +23,7 @@ mod mcp_schema;
 mod order;
 mod perform;
 mod pipeline;
+mod progress;
 mod purity;
 mod quirks;
 mod readme;

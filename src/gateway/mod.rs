@@ -4,6 +4,7 @@
 //! place that turns refusals, failures and outcomes into replies.
 
 pub mod counters;
+pub mod progress;
 pub mod inflight;
 pub mod answer;
 pub mod pipeline;

@@ -6,9 +6,7 @@ use std::io;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::Instant;
 
-use crate::cancel::CancelToken;
 use crate::executor::CallCtx;
 use crate::gateway::answer;
 use crate::gateway::inflight::Admitted;
@@ -82,7 +80,7 @@ fn work(shared: &Shared) {
 
 /// One call, from judgement to reply.
 fn carry(shared: &Shared, ticket: Ticket, admitted: Admitted<Job>, has_begun: &AtomicBool) -> Reply {
-    let Admitted { job: Job { call, admitted, timeout, line }, token } = admitted;
+    let Admitted { job: Job { call, admitted, timeout, line, meter }, token } = admitted;
     let grant = match judge(&call, &shared.tools) {
         Ok(grant) => grant,
         Err(refusal) => {
@@ -91,7 +89,8 @@ fn carry(shared: &Shared, ticket: Ticket, admitted: Admitted<Job>, has_begun: &A
         }
     };
     has_begun.store(true, Ordering::SeqCst);
-    let ctx = ctx(shared, &token, admitted + timeout);
+    let sinks = Sinks { redactor: shared.world.vault.redactor(), meter };
+    let ctx = CallCtx { token: &token, deadline: admitted + timeout, sinks };
     let outcome = perform(grant, ticket, admitted, &ctx, &shared.world);
     shared.operator_redactor();
     if shared.facts.dry_run {
@@ -100,8 +99,4 @@ fn carry(shared: &Shared, ticket: Ticket, admitted: Admitted<Job>, has_begun: &A
         shared.counters.executions.add(outcome.code.map_or("ok", Code::as_str));
     }
     answer::outcome(outcome, shared.clock.since(admitted))
-}
-
-fn ctx<'a>(shared: &Shared, token: &'a CancelToken, deadline: Instant) -> CallCtx<'a> {
-    CallCtx { token, deadline, sinks: Sinks::new(shared.world.vault.redactor()) }
 }

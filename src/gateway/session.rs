@@ -20,6 +20,7 @@ use crate::config::{OnMalformed, SessionRules};
 use crate::gateway::answer;
 use crate::gateway::inflight::{Admitted, Cancelled, NotAdmitted};
 use crate::gateway::pool::Pool;
+use crate::gateway::progress::Track;
 use crate::gateway::shared::{Event, Job, Shared};
 use crate::gateway::status;
 use crate::journal::refusals::{self, Fingerprint};
@@ -196,6 +197,7 @@ impl Reader {
         let is_reading = matches!(self.phase, Phase::Serving) && self.has_room();
         // A broken stdout stays ready for ever: once it is known, or only the writer is waited for, it is no news.
         let is_watching = !matches!(self.phase, Phase::Draining { .. }) && !self.shared.outbox.is_broken();
+        let timeout = [self.timeout(), self.tell_progress()].into_iter().flatten().min();
         let mut fds = vec![Poll::readable(self.shared.mailbox.bell())];
         if is_watching {
             fds.push(Poll::broken(self.output.fd()));
@@ -203,7 +205,7 @@ impl Reader {
         if is_reading {
             fds.push(Poll::readable(self.input.fd()));
         }
-        if let Err(error) = sys::poll(&mut fds, self.timeout()) {
+        if let Err(error) = sys::poll(&mut fds, timeout) {
             log::error!("poll failed: {error}");
             return self.end(Cause::StdinBroken);
         }
@@ -238,6 +240,16 @@ impl Reader {
             Phase::Ending { began, grace, told: false, .. } => Some(grace.saturating_sub(began.elapsed())),
             Phase::Ending { began, .. } | Phase::Draining { began, .. } => Some(END.saturating_sub(began.elapsed())),
         }
+    }
+
+    /// Tells how far calls have come, where somebody asked; when to look again, `None` if nobody does.
+    fn tell_progress(&self) -> Option<Duration> {
+        let Shared { inflight, outbox, clock, .. } = &*self.shared;
+        let (notices, rest) = inflight.progress(|admitted| clock.since(admitted));
+        for (ticket, notice) in notices {
+            inflight.tell(ticket, notice.render(), outbox);
+        }
+        rest
     }
 
     fn read(&mut self) {
@@ -363,8 +375,10 @@ impl Reader {
             Ok(token) => token,
             Err(error) => return self.no_resources(&origin, line, &error),
         };
-        let job = Job { call, admitted: Instant::now(), timeout, line: self.fingerprint(line.as_bytes()) };
-        match self.shared.inflight.admit(origin.id.clone(), Admitted { job, token }, line.len(), reply_bytes) {
+        let (admitted, meter) = (Instant::now(), Arc::default());
+        let track = Track::of(&call, &meter, admitted);
+        let job = Job { call, admitted, timeout, line: self.fingerprint(line.as_bytes()), meter };
+        match self.shared.inflight.admit(origin.id.clone(), Admitted { job, token }, track, line.len(), reply_bytes) {
             Ok(true) => {
                 if let Err(error) = self.pool.grow(&self.shared) {
                     self.shared.inflight.cancel(&origin.id, &self.shared.outbox);
