@@ -33,8 +33,12 @@ pub const PROGRESS_EVERY: Duration = Duration::from_millis(100);
 pub const PROGRESS_HEARTBEAT: Duration = Duration::from_millis(1000);
 /// What a progress notification needs beside its token: member names, three numbers of 64 bits, a duration.
 pub const PROGRESS_ENVELOPE_BYTES: usize = 256;
-/// Replies made by the reader itself that wait for a slow stdout; above it stdin is left unread.
+/// Replies made by the reader itself that wait for a slow stdout; above it the id of a request waits for a `busy` instead.
 pub const READER_REPLY_BYTES: usize = 1 << 20;
+/// Ids that wait so, as written; above it stdin is left unread. The last one may stand out by its own length.
+pub const WAITING_ID_BYTES: usize = 64 << 10;
+/// What such an id counts beside its text: its place in the list.
+pub const WAITING_ID_OVERHEAD: usize = 64;
 /// Frames handed to one `writev`.
 pub const WRITE_FRAMES: usize = 64;
 /// One write to a descriptor that cannot be made non-blocking: POSIX PIPE_BUF on Linux, which poll(2) promises to take.

@@ -42,3 +42,4 @@ mod startup;
 mod tidy;
 mod tls;
 mod transcripts;
+mod waiting;

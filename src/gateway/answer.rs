@@ -11,6 +11,31 @@ use crate::outcome::result::{Code, Executed, Failure, Outcome};
 use crate::policy::decide::Refusal;
 use crate::rpc::error::{INVALID_PARAMS, METHOD_NOT_FOUND, RpcError};
 
+/// The gateway had no room for the reply to a request that is no call.
+pub const BUSY: i64 = -32000;
+
+/// What kind of request a reply made on the reader answers.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Asked {
+    /// `tools/call`: its errors are results of a tool.
+    Call,
+    /// `initialize`, which cannot be cancelled.
+    Handshake,
+    /// Anything else.
+    Other,
+}
+
+impl Asked {
+    /// By the method of the request.
+    pub fn by(method: &str) -> Self {
+        match method {
+            "tools/call" => Asked::Call,
+            "initialize" => Asked::Handshake,
+            _ => Asked::Other,
+        }
+    }
+}
+
 /// The reply to a call that ended in `outcome` after `took`.
 pub fn outcome(outcome: Outcome, took: Duration) -> Reply {
     let meta = outcome.meta(took);
@@ -57,6 +82,20 @@ pub fn busy(why: NotAdmitted, calls_max: usize) -> Reply {
         }
     };
     outcome(Failure::new(Code::Busy, Executed::No, message).into(), Duration::ZERO)
+}
+
+/// The reply to a request whose own reply did not fit what waits for stdout.
+pub fn no_room(asked: Asked) -> Reply {
+    let mib = limits::READER_REPLY_BYTES >> 20;
+    let message = format!("answers that nobody has read yet fill {mib} MiB; read them, then try again");
+    let outcome = Outcome::from(Failure::new(Code::Busy, Executed::No, message));
+    match asked {
+        Asked::Call => self::outcome(outcome, Duration::ZERO),
+        Asked::Handshake | Asked::Other => {
+            let meta = outcome.meta(Duration::ZERO);
+            Reply::Error(with_meta(RpcError::new(BUSY, outcome.text), &meta))
+        }
+    }
 }
 
 /// The reply to a call that the end of the session caught before it began.

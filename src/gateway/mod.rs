@@ -11,5 +11,7 @@ pub mod pipeline;
 pub mod shared;
 pub mod pool;
 pub mod status;
+pub mod waiting;
+pub mod writer;
 pub mod session;
 pub mod assemble;

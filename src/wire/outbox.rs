@@ -10,8 +10,9 @@
 //!        withdraw └──no byte left─────┘
 //! ```
 //! Of each call at most one progress frame waits: a newer one takes its place, the reply or a cancel removes it.
-//! The queue needs no bound of its own: calls reserve their reply on admission, and the reader stops reading stdin while its
-//! own replies exceed theirs. So `push` never waits, and no ring of full queues can form.
+//! The queue needs no bound of its own: calls reserve reply and progress on admission, the reader looks for room before it
+//! pushes a reply of its own (`gateway::waiting`), and subscriptions are few. So `push` never waits, and no ring of full queues
+//! can form.
 
 use std::collections::VecDeque;
 use std::io::{self, ErrorKind, IoSlice};
@@ -333,6 +334,16 @@ struct Hand {
 struct Wrote {
     begun: Option<Begun>,
     any: bool,
+}
+
+#[cfg(test)]
+impl Outbox {
+    /// What the writer does in one turn, for tests that are their own writer.
+    pub(crate) fn write_once(&self, output: &Output, told: &dyn Told) {
+        let hand = self.take_hand(None).expect("something waits");
+        let wrote = self.write_hand(output, hand.frames, told).expect("an open stdout");
+        assert!(wrote.begun.is_none(), "stdout has room for all of it");
+    }
 }
 
 #[cfg(test)]
