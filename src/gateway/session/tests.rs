@@ -80,10 +80,10 @@ impl Rig {
         self.until(|shared| count(&shared.counters.cancels, "unknown") > before);
     }
 
-    /// Waits until so many ids had to wait.
+    /// Waits until so many ids had to wait, or more.
     #[track_caller]
     fn waiting(&self, ids: u64) {
-        self.until(|shared| shared.counters.waiting_ids.value() == ids);
+        self.until(|shared| shared.counters.waiting_ids.value() >= ids);
     }
 
     #[track_caller]
