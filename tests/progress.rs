@@ -152,7 +152,8 @@ fn nothing_is_told_after_a_cancel_s92_s101() {
         let mut gateway = gateway().start();
         era.begin(&mut gateway);
         let mark = mark();
-        gateway.send(&run(era, 1, &format!("sleep {mark} & {}", talkative(&gateway)), &json!("gone")));
+        // It does not heed TERM, and goes on talking until it is killed.
+        gateway.send(&run(era, 1, &format!("trap '' TERM; sleep {mark} & {}", talkative(&gateway)), &json!("gone")));
         told(&mut gateway, &json!("gone"));
         gateway.send(&cancel(1));
         gateway.probe();
