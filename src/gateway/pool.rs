@@ -66,11 +66,12 @@ impl Pool {
 fn work(shared: &Shared) {
     while let Some((ticket, admitted)) = shared.inflight.next() {
         let origin = admitted.job.call.origin().clone();
+        let asked = admitted.job.call.asked().clone();
         let has_begun = AtomicBool::new(false);
         let carried = catch_unwind(AssertUnwindSafe(|| carry(shared, ticket, admitted, &has_begun)));
         let Answer { reply, stored } = carried.unwrap_or_else(|_| {
             let executed = if has_begun.load(Ordering::SeqCst) { Executed::Unknown } else { Executed::No };
-            answer::fault(executed, "tidegate itself failed in this call; its stderr says where").into()
+            answer::fault(&asked, executed, "tidegate itself failed in this call; its stderr says where").into()
         });
         let line = render(&origin, &reply);
         shared.inflight.finish(ticket, line, stored, &shared.outbox);
@@ -80,7 +81,7 @@ fn work(shared: &Shared) {
 
 /// One call, from judgement to reply.
 fn carry(shared: &Shared, ticket: Ticket, admitted: Admitted<Job>, has_begun: &AtomicBool) -> Answer {
-    let Admitted { job: Job { call, admitted, timeout, line }, token } = admitted;
+    let Admitted { job: Job { call, admitted, timeout, line, meter }, token } = admitted;
     let grant = match judge(&call, &shared.tools) {
         Ok(grant) => grant,
         Err(refusal) => {
@@ -89,7 +90,8 @@ fn carry(shared: &Shared, ticket: Ticket, admitted: Admitted<Job>, has_begun: &A
         }
     };
     has_begun.store(true, Ordering::SeqCst);
-    let sinks = Sinks::new(shared.world.vault.redactor(), Arc::clone(&shared.world.store), call.tool());
+    let (redactor, store) = (shared.world.vault.redactor(), Arc::clone(&shared.world.store));
+    let sinks = Sinks { redactor, meter, store, tool: Arc::from(call.tool()) };
     let ctx = CallCtx { token: &token, deadline: admitted + timeout, sinks };
     let outcome = perform(grant, ticket, admitted, &ctx, &shared.world);
     shared.operator_redactor();
