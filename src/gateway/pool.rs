@@ -74,6 +74,7 @@ fn work(shared: &Shared) {
             answer::fault(&asked, executed, "tidegate itself failed in this call; its stderr says where").into()
         });
         let line = render(&origin, &reply);
+        drop(reply);
         shared.inflight.finish(ticket, line, stored, &shared.outbox);
         shared.mailbox.poke();
     }
