@@ -19,7 +19,7 @@ use crate::kit::unique;
 const MODES: [(&str, &str); 3] = [("auto", "2026-07-28"), ("legacy", "2025-11-25"), ("2026-07-28", "2026-07-28")];
 
 /// What every client must list, in this order.
-const TOOLS: [&str; 5] = ["item", "write", "hang", "talk", "tidegate_status"];
+const TOOLS: [&str; 6] = ["item", "write", "hang", "talk", "read_result", "tidegate_status"];
 
 #[test]
 fn the_official_client_lists_and_calls_both_kinds_of_tool_in_both_eras() {
