@@ -28,7 +28,7 @@ use crate::gateway::shared::{Event, Job, Shared};
 use crate::gateway::status;
 use crate::gateway::waiting::Replies;
 use crate::gateway::writer::{Release, WriterTold};
-use crate::journal::refusals::{self, Fingerprint};
+use crate::journal::refusals::{self, Begun, Fingerprint};
 use crate::limits::{
     END, REFUSAL_LINE_EVERY, REFUSAL_LINES, REPLY_FRAME_BYTES, STALL, UNADDRESSED_ERROR_EVERY, UNADDRESSED_ERRORS,
 };
@@ -84,6 +84,8 @@ pub struct Reader {
     input: Input,
     output: Arc<Output>,
     lines: Lines,
+    /// What is known of the line that has begun.
+    begun: Begun,
     session: Session,
     subscriptions: Subscriptions,
     questions: Questions<Ticket>,
@@ -115,6 +117,7 @@ impl Reader {
         })?;
         Ok(Reader {
             lines: Lines::new(shared.limits.line_in_bytes),
+            begun: Begun::default(),
             pool: Pool::new(shared.limits.workers),
             _release: Release(shared.clone()),
             shared,
@@ -265,8 +268,12 @@ impl Reader {
                     self.take_line(frame.text());
                 }
                 Some(Err(error)) => self.bad_frame(error, lines.last()),
-                None => break,
+                None => {
+                    self.shared.world.journal.begin(lines.unfinished(), &mut self.begun);
+                    break;
+                }
             }
+            self.begun = Begun::default();
         }
         self.lines = lines;
     }
@@ -280,7 +287,7 @@ impl Reader {
     }
 
     fn fingerprint(&self, line: &[u8]) -> Fingerprint {
-        self.shared.world.journal.fingerprint(line)
+        self.shared.world.journal.fingerprint(line, &self.begun)
     }
 
     fn take_line(&mut self, line: &str) {

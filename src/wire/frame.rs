@@ -164,6 +164,11 @@ impl Lines {
         &self.buffer[self.last.clone()]
     }
 
+    /// The line that has begun and not ended, as far as it was read; empty while one over the limit is thrown away.
+    pub fn unfinished(&self) -> &[u8] {
+        &self.buffer[self.start..self.end]
+    }
+
     /// Bytes of the line that has begun and not ended, those thrown away included; 0 between lines.
     pub fn unfinished_bytes(&self) -> usize {
         self.discarded.unwrap_or(0) + (self.end - self.start)
