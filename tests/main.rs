@@ -14,6 +14,7 @@ mod attacks;
 mod cancel;
 mod clients;
 mod corpus;
+mod credentials;
 mod demo;
 mod ending;
 mod flood;

@@ -147,7 +147,7 @@ fn every_key_means_what_it_says() {
     ];
     assert_eq!(config.credentials, sources);
     let unused = if cfg!(feature = "ssh") { 0 } else { 3 };
-    let of_credentials = ["15:5: /credentials/minted", "16:5: /credentials/passed"];
+    let of_credentials = ["14:5: /credentials/minted", "15:5: /credentials/passed"];
     let of_credentials = of_credentials.map(|place| format!("c.json:{place}: no tool and no host uses this credential"));
     let (warned, of_hosts): (Vec<_>, Vec<_>) = config.warnings.iter().cloned().partition(|line| of_credentials.contains(line));
     assert_eq!((warned.len(), of_hosts.len()), (2, unused), "{:?}", config.warnings);

@@ -53,7 +53,7 @@ fn sources_are_said_whole() {
             r#""command":["sh","a\u0000","\u0000"]"#,
             &[
                 "1:46: /credentials/k/from/command/1: expected an argument without NUL",
-                "1:57: /credentials/k/from/command/2: expected an argument without NUL",
+                "1:56: /credentials/k/from/command/2: expected an argument without NUL",
             ],
         ),
         (
