@@ -12,6 +12,7 @@ mod kit;
 
 mod attacks;
 mod cancel;
+mod canary;
 mod clients;
 mod corpus;
 mod credentials;
