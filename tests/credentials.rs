@@ -128,6 +128,21 @@ fn only_an_authentication_failure_makes_a_helper_run_again() {
 }
 
 #[test]
+fn a_value_that_fits_no_header_is_not_kept() {
+    let peer = Peer::start(|_| ok("text/plain", b"fine"));
+    let scratch = Gateway::new();
+    let folder = scratch.dir().path();
+    let program =
+        helper(folder, &format!("mkdir '{}/first' && echo 'log in first' && echo; echo token-of-the-helper", folder.display()));
+    let mut running = gateway(&json!({"command": [program]}), &peer).start();
+    let (code, executed, text) = call(&mut running, "fetch");
+    assert_eq!((code, executed), (json!("credential_unavailable"), json!("no")), "{text}");
+    assert!(text.contains("as a header value") && !text.contains("log in"), "{text}");
+    check_fetched(&mut running, &peer, "token-of-the-helper");
+    running.end();
+}
+
+#[test]
 #[cfg(feature = "ssh")]
 fn a_refused_login_makes_a_helper_run_again() {
     let sshd = Sshd::start("");

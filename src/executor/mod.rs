@@ -46,6 +46,7 @@ pub struct Handed {
     pub passphrase: Option<Credential>,
 }
 
+#[cfg(feature = "ssh")]
 impl Handed {
     /// The target took them for no proof of who we are.
     fn refused(&self) {

@@ -41,10 +41,13 @@ pub const WAYS: &[&str] = &[
     "nothing",
 ];
 
+/// Path and bytes of each answer.
+type Sent = Vec<(String, Vec<u8>)>;
+
 /// The server, and everything it has sent.
 pub struct Echo {
     pub peer: Peer,
-    sent: Arc<Mutex<Vec<(String, Vec<u8>)>>>,
+    sent: Arc<Mutex<Sent>>,
 }
 
 impl Echo {
@@ -61,8 +64,8 @@ impl Echo {
         Echo { peer, sent }
     }
 
-    /// Path and bytes of every answer.
-    pub fn sent(&self) -> Vec<(String, Vec<u8>)> {
+    /// Every answer.
+    pub fn sent(&self) -> Sent {
         self.sent.lock().unwrap().clone()
     }
 }

@@ -161,7 +161,7 @@ impl Vault {
         };
         let had = match entry.place() {
             Place::Here(standing) => self.read(entry, standing).map_err(Stop::Failed),
-            Place::Helper(helper) => self.from_helper(entry, helper, Limit { token, until: deadline }),
+            Place::Helper(helper) => self.ask_helper(entry, helper, Limit { token, until: deadline }),
         };
         had.map_err(|stop| match stop {
             Stop::Failed(cause) => entry.error(cause).into(),
@@ -192,7 +192,7 @@ impl Vault {
         self.lock().failures.values().cloned().collect()
     }
 
-    fn from_helper(&self, entry: &Entry, helper: &Helper, limit: Limit<'_>) -> Result<Credential, Stop> {
+    fn ask_helper(&self, entry: &Entry, helper: &Helper, limit: Limit<'_>) -> Result<Credential, Stop> {
         let cell = &entry.cell;
         let secret = cell.value(helper.cache, limit, || {
             let printed = match helper::run(helper, limit) {

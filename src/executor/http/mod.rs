@@ -26,7 +26,7 @@ use crate::executor::http::trust::Trust;
 use crate::executor::resolve::{Lookup, system_lookup};
 use crate::limits::CHUNK_BYTES;
 use crate::outcome::http::{Ending, Head, Shown};
-use crate::outcome::result::{Ended, Executed, Failure, Outcome};
+use crate::outcome::result::{Code, Ended, Executed, Failure, Outcome};
 use crate::policy::grant::Authorized;
 use crate::policy::rules::Networks;
 
@@ -84,11 +84,18 @@ impl HttpExecutor {
             Scheme::Https => self.trust.roots()?,
         };
         let agent = transport::agent(&exchange, self.trust.connector(), roots);
+        let refused = || credential.into_iter().for_each(Credential::refused);
         let secret = credential.map(Deref::deref);
-        let response = request::send(&agent, action, terms, secret, |error| failure::unanswered(error, &exchange, action))?;
+        let response = request::send(&agent, action, terms, secret, |error| failure::unanswered(error, &exchange, action))
+            // What is no header text will be none the next time either.
+            .inspect_err(|failure| {
+                if failure.code == Code::CredentialUnavailable {
+                    refused()
+                }
+            })?;
         exchange.head_came();
-        if let (StatusCode::UNAUTHORIZED, Some(credential)) = (response.status(), credential) {
-            credential.refused();
+        if response.status() == StatusCode::UNAUTHORIZED {
+            refused();
         }
         let shown = Shown::new(head(&response), &action.select, &ctx.sinks, terms.content_bytes);
         read(response, shown, &exchange, ctx.token)
