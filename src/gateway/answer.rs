@@ -110,7 +110,8 @@ pub fn refusal(call: &Call, refusal: &Refusal, took: Duration) -> Reply {
     }
 }
 
-fn code(refusal: &Refusal) -> Code {
+/// The code a refusal is answered with.
+pub fn code(refusal: &Refusal) -> Code {
     match refusal {
         Refusal::UnknownTool { .. } => Code::UnknownTool,
         Refusal::BadArguments(_) => Code::BadArguments,

@@ -5,6 +5,7 @@
 
 use crate::action::template::argv::Dash;
 use crate::action::template::quoted;
+use crate::wire::escape::to_line;
 
 /// The whole shape of an argv.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -63,7 +64,7 @@ impl Shape {
             Word::Exactly(text) => text.clone(),
             Word::Any => "*".to_owned(),
         };
-        serde_json::json!(self.words.iter().map(text).collect::<Vec<_>>()).to_string()
+        to_line(&self.words.iter().map(text).collect::<Vec<_>>())
     }
 }
 
