@@ -13,6 +13,8 @@ pub const LINE_OUT_BYTES: usize = 1 << 20;
 pub const READ_BYTES: usize = 64 << 10;
 /// What an envelope needs beside its payload: id (64 KiB), outcome, notes, member names.
 pub const ENVELOPE_BYTES: usize = 96 << 10;
+/// What a reply takes beside its payload and its id: member names, outcome, server's name, a note on the journal.
+pub const REPLY_FRAME_BYTES: usize = 8 << 10;
 /// Serialised payload of one result, text block and structured copy together.
 pub const CONTENT_BYTES: usize = 32 << 10;
 /// The largest `content_bytes` that still makes a legal line.
@@ -27,8 +29,18 @@ pub const WORKERS: usize = 16;
 pub const ADMITTED_BYTES: usize = 16 << 20;
 /// Replies reserved for admitted calls, in all.
 pub const RESERVED_BYTES: usize = 16 << 20;
-/// Replies made by the reader itself that wait for a slow stdout; above it stdin is left unread.
+/// Two notifications of a call's progress are at least so far apart: ten a second are more than anybody reads.
+pub const PROGRESS_EVERY: Duration = Duration::from_millis(100);
+/// A call that produces nothing new is told of this often, for clients that wait longer while they hear something.
+pub const PROGRESS_HEARTBEAT: Duration = Duration::from_millis(1000);
+/// What a progress notification needs beside its token: member names, three numbers of 64 bits, a duration.
+pub const PROGRESS_ENVELOPE_BYTES: usize = 256;
+/// Replies made by the reader itself that wait for a slow stdout; above it the id of a request waits for a `busy` instead.
 pub const READER_REPLY_BYTES: usize = 1 << 20;
+/// Ids that wait so, as written; above it stdin is left unread. The last one may stand out by its own length.
+pub const WAITING_ID_BYTES: usize = 64 << 10;
+/// What such an id counts beside its text: its place in the list.
+pub const WAITING_ID_OVERHEAD: usize = 64;
 /// Frames handed to one `writev`.
 pub const WRITE_FRAMES: usize = 64;
 /// One write to a descriptor that cannot be made non-blocking: POSIX PIPE_BUF on Linux, which poll(2) promises to take.

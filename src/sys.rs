@@ -317,6 +317,17 @@ pub fn user_id() -> u32 {
     unsafe { libc::geteuid() }
 }
 
+/// Lets the allocator give large blocks back as soon as they are freed, and keeps few arenas: a burst of large results must not
+/// stay in memory. glibc alone has this; musl gives large blocks back anyway.
+pub fn give_back_memory() {
+    #[cfg(target_env = "gnu")]
+    // SAFETY: no pointers; called before any thread is started, as mallopt(3) wants; a failure leaves things as they were.
+    unsafe {
+        libc::mallopt(libc::M_MMAP_THRESHOLD, 128 << 10);
+        libc::mallopt(libc::M_ARENA_MAX, 2);
+    }
+}
+
 /// PR_SET_DUMPABLE 0: other processes of the same user cannot read our memory, environment or descriptors.
 pub fn set_undumpable() {
     // SAFETY: no pointers; a failure leaves things as they were.

@@ -19,7 +19,7 @@ use crate::kit::unique;
 const MODES: [(&str, &str); 3] = [("auto", "2026-07-28"), ("legacy", "2025-11-25"), ("2026-07-28", "2026-07-28")];
 
 /// What every client must list, in this order.
-const TOOLS: [&str; 4] = ["item", "write", "hang", "tidegate_status"];
+const TOOLS: [&str; 6] = ["item", "write", "hang", "talk", "read_result", "tidegate_status"];
 
 #[test]
 fn the_official_client_lists_and_calls_both_kinds_of_tool_in_both_eras() {
@@ -39,6 +39,11 @@ fn a_cancel_by_the_official_client_ends_the_command() {
 #[test]
 fn a_cancel_by_fastmcp_ends_the_command() {
     ["auto", "legacy"].iter().for_each(|mode| check_cancel("fastmcp", mode));
+}
+
+#[test]
+fn the_clients_hear_of_progress_in_both_eras() {
+    ["mcp", "fastmcp"].iter().for_each(|library| ["auto", "legacy"].iter().for_each(|mode| check_progress(library, mode)));
 }
 
 /// S155: clients pass a handful of variables, some launchers none.
@@ -113,6 +118,23 @@ fn check_cancel(library: &str, mode: &str) {
     scene.end();
 }
 
+/// The command goes on until the client has heard of it twice.
+#[track_caller]
+fn check_progress(library: &str, mode: &str) {
+    let scene = Scene::new();
+    let talk = json!({"tool": "talk", "arguments": {}, "write_once_told": scene.path("told")});
+    let seen = scene.drive(library, mode, &scene.server(&[]), &[talk, scene.item_step()]);
+    let talk = &seen["steps"][0];
+    assert_eq!(talk["is_error"], false, "{library} {mode}: {talk}");
+    let told = talk["told"].as_array().expect("a list");
+    let values: Vec<_> = told.iter().map(|told| told["progress"].as_f64().expect("a number")).collect();
+    assert!(values.len() >= 2 && values.windows(2).all(|pair| pair[0] < pair[1]), "{library} {mode}: {talk}");
+    let is_fine = |told: &Value| told["total"].is_null() && told["message"].as_str().is_some_and(|text| text.ends_with(" s"));
+    assert!(told.iter().all(is_fine), "{library} {mode}: {talk}");
+    scene.check_item(&seen["steps"][1]);
+    scene.end();
+}
+
 /// A process that a client or command told of has ended.
 #[track_caller]
 fn check_gone(pid: &Value) {
@@ -149,6 +171,8 @@ impl Scene {
             // Its own time limit lies far beyond the client's patience, so that only the cancel can end it.
             {"name": "hang", "description": "Writes its process id to a file and does not end", "timeout_s": 300,
              "exec": {"argv": ["sh", "-c", r#"echo $$ >"$1"; exec sleep 600"#, "sh", self.path("pid")]}},
+            {"name": "talk", "description": "Says something until a file is there", "timeout_s": 300,
+             "exec": {"argv": ["sh", "-c", r#"while [ ! -e "$1" ]; do echo line; sleep 0.01; done"#, "sh", self.path("told")]}},
         ]})
     }
 

@@ -339,7 +339,7 @@ fn a_result_that_was_never_there_or_is_over_is_gone_s121_s122_s124() {
     let file = File::options().append(true).open(&results(&gateway)[0]).unwrap();
     file.set_modified(SystemTime::now() - Duration::from_secs(15 * 60 + 1)).unwrap();
     check_gone(&mut gateway, &cursor);
-    assert_eq!(results(&gateway), [PathBuf::new(); 0]);
+    assert!(results(&gateway).is_empty());
     gateway.end();
 }
 

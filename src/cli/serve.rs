@@ -48,6 +48,7 @@ pub fn run(options: &ServeOptions) -> u8 {
 
 fn serve(options: &ServeOptions, input: Input, output: Output, operator: &Operator) -> u8 {
     sys::set_undumpable();
+    sys::give_back_memory();
     wire::log::hook_panics();
     let config = match load(options.config.as_deref()) {
         Ok(config) => config,

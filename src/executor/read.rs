@@ -132,3 +132,88 @@ fn gone() -> Failure {
 fn failed(error: &std::io::Error) -> Failure {
     Failure::new(Code::Internal, Executed::No, format!("the stored result cannot be read: {error}"))
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::sync::Arc;
+    use std::time::Duration;
+
+    use serde_json::json;
+
+    use crate::cancel::{CancelToken, Why};
+    use crate::limits::{ARTIFACT_BYTES, CONTENT_BYTES};
+    use crate::outcome::artifact::Stored;
+    use crate::outcome::testing::StateDir;
+    use crate::policy::grant::Terms;
+    use crate::policy::rules::AtLimit;
+
+    fn stored(dir: &StateDir, bytes: &[u8]) -> Stored {
+        dir.sinks().keep("stdout", 10, bytes).store().unwrap()
+    }
+
+    fn ask(dir: &StateDir, arguments: &serde_json::Value, token: &CancelToken, timeout: Duration) -> Outcome {
+        let [tool, rule, target] = ["read_result", "builtin:read_result", "stored result"].map(str::to_owned);
+        let (content_bytes, at_limit) = (CONTENT_BYTES, AtLimit::Drain);
+        let terms = Terms { tool, rule, target, credential: None, host: None, content_bytes, at_limit, timeout };
+        let action = ReadAction::from_arguments(arguments).unwrap();
+        let ctx = CallCtx { token, deadline: Instant::now() + timeout, sinks: dir.sinks() };
+        run(&Authorized::in_test(action, terms), &ctx)
+    }
+
+    #[track_caller]
+    fn check_places(text: &str, find: &str, from: usize) {
+        let dir = StateDir::new();
+        let name = stored(&dir, text.as_bytes());
+        let token = CancelToken::new().unwrap();
+        let (mut next, mut found) = (json!({"cursor": name.name.as_str(), "offset": from, "find": find}), Vec::new());
+        loop {
+            let outcome = ask(&dir, &next, &token, Duration::from_secs(60));
+            let value: serde_json::Value = serde_json::from_str(outcome.structured.as_deref().unwrap()).unwrap();
+            let matches = value["matches"].as_array().unwrap();
+            found.extend(matches.iter().map(|one| (one["offset"].as_u64().unwrap(), one["line"].as_u64().unwrap())));
+            if value["nextCursor"].is_null() {
+                break;
+            }
+            next = json!({"cursor": value["nextCursor"], "find": find});
+        }
+        let line = |at: usize| text[..at].matches('\n').count() as u64 + 1;
+        let expected: Vec<(u64, u64)> =
+            text[from..].match_indices(find).map(|(at, _)| ((from + at) as u64, line(from + at))).collect();
+        assert_eq!(found, expected);
+    }
+
+    #[test]
+    fn a_text_is_found_wherever_the_pieces_of_the_search_meet() {
+        for shift in [0, 1, 2, 5, 6] {
+            let text = format!("{}needle\n{}needle", "\n".repeat(CHUNK_BYTES - shift), "x".repeat(CHUNK_BYTES - shift));
+            check_places(&text, "needle", 0);
+            check_places(&text, "needle", 7);
+            check_places(&text, "\n", 65_530);
+        }
+        check_places(&"aaaa".repeat(40_000), "aaa", 0);
+        check_places("", "a", 0);
+        check_places("\u{2014}\u{2014}", "\u{2014}", 0);
+    }
+
+    #[test]
+    fn a_search_ends_by_cancel_and_by_its_time() {
+        let dir = StateDir::new();
+        let name = stored(&dir, &vec![b'x'; usize::try_from(ARTIFACT_BYTES).unwrap()]);
+        let arguments = json!({"cursor": name.name.as_str(), "find": "y"});
+        let token = CancelToken::new().unwrap();
+        let late = ask(&dir, &arguments, &token, Duration::ZERO);
+        assert_eq!((late.code, late.executed), (Some(Code::TimedOut), Executed::Yes));
+        let (arguments, dir, meant) = (Arc::new(arguments), Arc::new(dir), token.clone());
+        let search = crate::thread::spawn("tg-test", move || {
+            loop {
+                let outcome = ask(&dir, &arguments, &meant, Duration::from_secs(60));
+                if outcome.code == Some(Code::Cancelled) {
+                    return;
+                }
+            }
+        });
+        token.cancel(Why::Client);
+        assert!(search.unwrap().join());
+    }
+}

@@ -15,6 +15,39 @@ use crate::outcome::result::{Code, Executed, Failure, Outcome};
 use crate::policy::decide::Refusal;
 use crate::rpc::error::{INTERNAL_ERROR, INVALID_PARAMS, METHOD_NOT_FOUND, RpcError};
 
+/// The gateway had no room for the reply to a request that is no call.
+pub const BUSY: i64 = -32000;
+
+/// What kind of request a reply made on the reader answers.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum RequestKind {
+    /// `tools/call`: its errors are results of a tool.
+    Call,
+    /// `initialize`, which cannot be cancelled.
+    Handshake,
+    /// Anything else.
+    Other,
+}
+
+impl RequestKind {
+    /// Of a call.
+    pub fn of(asked: &Asked) -> Self {
+        match asked {
+            Asked::Tool => RequestKind::Call,
+            Asked::Resource { .. } => RequestKind::Other,
+        }
+    }
+
+    /// By the method of the request.
+    pub fn by(method: &str) -> Self {
+        match method {
+            "tools/call" => RequestKind::Call,
+            "initialize" => RequestKind::Handshake,
+            _ => RequestKind::Other,
+        }
+    }
+}
+
 /// A reply, and the stored results it names: they stay only if it leaves.
 #[derive(Debug)]
 pub struct Answer {
@@ -125,7 +158,7 @@ pub fn code(refusal: &Refusal) -> Code {
 }
 
 /// The reply to a call above the admission limits.
-pub fn busy(why: NotAdmitted, calls_max: usize) -> Reply {
+pub fn busy(asked: &Asked, why: NotAdmitted, calls_max: usize) -> Reply {
     let message = match why {
         NotAdmitted::Calls => format!("{calls_max} calls are under way; wait for one to be answered, then try again"),
         NotAdmitted::LineBytes => {
@@ -138,18 +171,42 @@ pub fn busy(why: NotAdmitted, calls_max: usize) -> Reply {
             format!("the replies under way may fill {} MiB; wait for one, then try again", limits::RESERVED_BYTES >> 20)
         }
     };
-    outcome(Failure::new(Code::Busy, Executed::No, message).into(), Duration::ZERO)
+    failed(asked, Failure::new(Code::Busy, Executed::No, message))
+}
+
+/// The reply to a call that failed without having been carried out, in the shape it was asked for.
+fn failed(asked: &Asked, failure: Failure) -> Reply {
+    let code = if failure.code == Code::Busy { BUSY } else { INTERNAL_ERROR };
+    match asked {
+        Asked::Tool => outcome(failure.into(), Duration::ZERO),
+        Asked::Resource { .. } => error(code, failure.into()),
+    }
+}
+
+fn error(code: i64, outcome: Outcome) -> Reply {
+    let meta = outcome.meta(Duration::ZERO);
+    Reply::Error(RpcError::new(code, outcome.text).with_data(outcome_data(&meta)))
+}
+
+/// The reply to a request whose own reply did not fit what waits for stdout.
+pub fn no_room(kind: RequestKind) -> Reply {
+    let mib = limits::READER_REPLY_BYTES >> 20;
+    let message = format!("answers that nobody has read yet fill {mib} MiB; read them, then try again");
+    let outcome = Outcome::from(Failure::new(Code::Busy, Executed::No, message));
+    match kind {
+        RequestKind::Call => self::outcome(outcome, Duration::ZERO),
+        RequestKind::Handshake | RequestKind::Other => error(BUSY, outcome),
+    }
 }
 
 /// The reply to a call that the end of the session caught before it began.
-pub fn ended_before_it_began() -> Reply {
-    let failure = Failure::new(Code::Cancelled, Executed::No, "the session ended before the call began");
-    outcome(failure.into(), Duration::ZERO)
+pub fn ended_before_it_began(asked: &Asked) -> Reply {
+    failed(asked, Failure::new(Code::Cancelled, Executed::No, "the session ended before the call began"))
 }
 
 /// The reply to a call in which tidegate itself failed.
-pub fn fault(executed: Executed, message: &str) -> Reply {
-    outcome(Failure::new(Code::Internal, executed, message).into(), Duration::ZERO)
+pub fn fault(asked: &Asked, executed: Executed, message: &str) -> Reply {
+    failed(asked, Failure::new(Code::Internal, executed, message))
 }
 
 /// The error of a call's request, saying in its data that nothing was executed.

@@ -87,8 +87,8 @@ fn facts(config: &Config, dry_run: bool) -> Facts {
 fn instructions(config: &Config) -> Arc<str> {
     match &config.source {
         Some(_) => Arc::from(
-            "Tools of a Tidegate gateway. They hold the credentials; you need none. A result that says it was cut tells how to \
-             ask for less; an error says whether anything was executed.",
+            "Tools of a Tidegate gateway. They hold the credentials; you need none. A result that was cut says so and \
+             names a cursor for read_result; an error says whether anything was executed.",
         ),
         None => Arc::from(
             "This Tidegate gateway is not configured: it offers tidegate_status alone, which says how to configure it.",

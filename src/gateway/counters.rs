@@ -67,7 +67,9 @@ pub struct Counters {
     pub recorded: Count,
     /// What cancels found, by state.
     pub cancels: Tally,
-    /// How often stdin was left unread because replies waited for stdout.
+    /// How many requests became a `busy` because replies waited for stdout, in `waits` as `ids`.
+    pub waiting_ids: Count,
+    /// How often stdin was left unread because too many of those waited.
     pub waits: Count,
     /// For how long, in all, in microseconds.
     pub waited_us: Count,
@@ -95,6 +97,7 @@ struct Shown {
 
 #[derive(Serialize)]
 struct Waits {
+    ids: u64,
     count: u64,
     total_ms: u64,
     longest_ms: u64,
@@ -124,6 +127,7 @@ impl Counters {
             recorded: self.recorded.value(),
             cancels: self.cancels.all(),
             waits: Waits {
+                ids: self.waiting_ids.value(),
                 count: self.waits.value(),
                 total_ms: self.waited_us.value() / 1000,
                 longest_ms: self.longest_wait_us.value() / 1000,

@@ -7,13 +7,16 @@
 //!           gone              Silenced ──finish──▶ gone (nothing is sent)
 //! ```
 //! One mutex, held for a few instructions, never across IO. Whoever removes an entry or finds it silenced sends nothing, so
-//! two replies, or a reply after a cancel, cannot be written. The queue lives in the table and not in a channel because a
-//! cancelled call must give its slot back at once, behind sixteen busy workers too.
+//! two replies, or a reply after a cancel, cannot be written; nor can progress behind either, whose track goes under the same
+//! lock. The queue lives in the table and not in a channel because a cancelled call must give its slot back at once, behind
+//! sixteen busy workers too.
 
 use std::collections::{HashMap, VecDeque};
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
 
 use crate::cancel::{CancelToken, Why};
+use crate::gateway::progress::{Notice, Stage, Track};
 use crate::limits::{ADMITTED_BYTES, RESERVED_BYTES};
 use crate::outcome::artifact::Stored;
 use crate::rpc::id::Id;
@@ -73,6 +76,8 @@ struct Entry<J> {
 struct Table<J> {
     entries: HashMap<Ticket, Entry<J>>,
     by_id: HashMap<Id, Ticket>,
+    /// Of calls that are queued or run, and whose client asked for progress.
+    tracks: HashMap<Ticket, Track>,
     queue: VecDeque<Ticket>,
     line_bytes: usize,
     reply_bytes: usize,
@@ -111,6 +116,7 @@ impl<J> Inflight<J> {
         let table = Table {
             entries: HashMap::new(),
             by_id: HashMap::new(),
+            tracks: HashMap::new(),
             queue: VecDeque::new(),
             line_bytes: 0,
             reply_bytes: 0,
@@ -139,9 +145,17 @@ impl<J> Inflight<J> {
         self.lock().by_id.contains_key(id)
     }
 
-    /// Admits a call: `line_bytes` of request, `reply_bytes` reserved for its reply. The caller has checked `is_taken`.
-    /// Ok(true): no worker is free to take it now.
-    pub fn admit(&self, id: Id, call: Admitted<J>, line_bytes: usize, reply_bytes: usize) -> Result<bool, NotAdmitted> {
+    /// Admits a call: `line_bytes` of request, `reply_bytes` reserved for its reply; what its progress takes (`track`: somebody
+    /// asked for it) is reserved as well. The caller has checked `is_taken`. Ok(true): no worker is free to take it now.
+    pub fn admit(
+        &self,
+        id: Id,
+        call: Admitted<J>,
+        track: Option<Track>,
+        line_bytes: usize,
+        reply_bytes: usize,
+    ) -> Result<bool, NotAdmitted> {
+        let reply_bytes = reply_bytes + track.as_ref().map_or(0, Track::reserved_bytes);
         let mut table = self.lock();
         if table.entries.len() >= self.calls_max {
             return Err(NotAdmitted::Calls);
@@ -160,6 +174,9 @@ impl<J> Inflight<J> {
         let entry =
             Entry { id, state: State::Queued(call.job), token: call.token, line_bytes, reply_bytes, stored: Vec::new() };
         table.entries.insert(ticket, entry);
+        if let Some(track) = track {
+            table.tracks.insert(ticket, track);
+        }
         table.queue.push_back(ticket);
         let needs_worker = table.idle_workers < table.queue.len();
         self.work.notify_one();
@@ -188,6 +205,7 @@ impl<J> Inflight<J> {
     /// The work of a call has ended; its reply is handed to the outbox unless the call was silenced. True if it was.
     pub fn finish(&self, ticket: Ticket, line: String, stored: Vec<Stored>, outbox: &Outbox) -> bool {
         let mut table = self.lock();
+        table.tracks.remove(&ticket);
         match table.entries.get_mut(&ticket) {
             Some(entry) if !matches!(entry.state, State::Silenced) => {
                 (entry.state, entry.stored) = (State::Replying, stored);
@@ -224,11 +242,14 @@ impl<J> Inflight<J> {
     pub fn cancel(&self, id: &Id, outbox: &Outbox) -> Cancelled {
         let mut table = self.lock();
         let Some(&ticket) = table.by_id.get(id) else { return Cancelled::Unknown };
+        let may_have_told = table.tracks.remove(&ticket).is_some();
         let Some(entry) = table.entries.get_mut(&ticket) else { return Cancelled::Unknown };
         match entry.state {
             State::Queued(_) => {
                 table.remove(ticket);
                 table.queue.retain(|queued| *queued != ticket);
+                drop(table);
+                withdraw_progress(may_have_told, ticket, outbox);
                 Cancelled::Queued
             }
             State::Running => {
@@ -237,6 +258,7 @@ impl<J> Inflight<J> {
                 table.forget_id(id, ticket);
                 drop(table);
                 token.cancel(Why::Client);
+                withdraw_progress(may_have_told, ticket, outbox);
                 Cancelled::Running
             }
             State::Replying => {
@@ -251,6 +273,29 @@ impl<J> Inflight<J> {
             }
             State::Silenced => Cancelled::TooLate,
         }
+    }
+
+    /// What is to be told now of calls whose client asked for progress, and when to ask again: `None`, no such call is open.
+    /// `age`: how long it is since a call was admitted.
+    pub fn progress(&self, age: impl Fn(Instant) -> Duration) -> (Vec<(Ticket, Notice)>, Option<Duration>) {
+        let mut table = self.lock();
+        let Table { tracks, entries, .. } = &mut *table;
+        let (mut notices, mut rest) = (Vec::new(), None);
+        for (ticket, track) in tracks {
+            let is_queued = entries.get(ticket).is_some_and(|entry| matches!(entry.state, State::Queued(_)));
+            let age = age(track.admitted());
+            let notice = track.notice(age, if is_queued { Stage::Queued } else { Stage::Running });
+            notices.extend(notice.map(|notice| (*ticket, notice)));
+            rest = Some(rest.map_or(track.rest(age), |rest: Duration| rest.min(track.rest(age))));
+        }
+        (notices, rest)
+    }
+
+    /// Hands a progress notification to the outbox, in place of one of the same call that waits there, unless the call was
+    /// answered or cancelled meanwhile.
+    pub fn tell(&self, ticket: Ticket, line: String, outbox: &Outbox) -> bool {
+        let table = self.lock();
+        table.tracks.contains_key(&ticket) && outbox.push(Frame::progress(line, ticket))
     }
 
     /// Takes what has not started; the caller answers it.
@@ -303,6 +348,13 @@ impl<J> Inflight<J> {
     }
 }
 
+/// After a cancel nothing is said of a call's progress either; the caller has let go of the table, as for its reply.
+fn withdraw_progress(may_have_told: bool, ticket: Ticket, outbox: &Outbox) {
+    if may_have_told {
+        outbox.withdraw(ticket);
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -323,7 +375,7 @@ mod tests {
 
         fn admit(&self, number: u32) -> Result<bool, NotAdmitted> {
             let call = Admitted { job: number, token: CancelToken::new().unwrap() };
-            self.calls.admit(id(number), call, 100, 1000)
+            self.calls.admit(id(number), call, None, 100, 1000)
         }
 
         fn is_taken(&self, number: u32) -> bool {
@@ -396,6 +448,66 @@ mod tests {
         assert!(!rig.outbox.withdraw(ticket));
     }
 
+    /// Call 1 asks for progress under the token "t" and was admitted long ago.
+    fn with_progress() -> Rig {
+        let rig = Rig::new(2);
+        let call = Admitted { job: 1, token: CancelToken::new().unwrap() };
+        rig.calls.admit(id(1), call, Some(Track::testing()), 100, 1000).unwrap();
+        rig
+    }
+
+    impl Rig {
+        /// Tells what is due, every call being a second older than at the last time; says what it was.
+        fn tell(&self, age_s: u64) -> Option<String> {
+            let (notices, _) = self.calls.progress(|_| Duration::from_secs(age_s));
+            let lines: Vec<_> = notices.iter().map(|(ticket, notice)| (*ticket, notice.render())).collect();
+            lines.iter().for_each(|(ticket, line)| assert!(self.calls.tell(*ticket, line.clone(), &self.outbox)));
+            lines.into_iter().next().map(|(_, line)| line)
+        }
+    }
+
+    #[test]
+    fn progress_says_where_its_call_stands_until_it_is_answered() {
+        let rig = with_progress();
+        rig.admit(2).unwrap();
+        assert_eq!(rig.calls.progress(|_| Duration::from_millis(950)).1, Some(Duration::from_millis(50)));
+        assert!(rig.tell(1).unwrap().contains("queued, 1.0 s"));
+        let (ticket, _call) = rig.calls.next().unwrap();
+        assert!(rig.tell(2).unwrap().contains("running, 2.0 s"));
+        assert!(rig.calls.finish(ticket, "{}".to_owned(), Vec::new(), &rig.outbox));
+        assert_eq!((rig.tell(3), rig.calls.progress(|_| Duration::MAX).1), (None, None));
+        // The reply took the place of the progress that still waited.
+        assert!(rig.outbox.withdraw(ticket));
+        assert!(!rig.outbox.withdraw(ticket));
+    }
+
+    #[track_caller]
+    fn check_cancelled_progress(is_running: bool) {
+        let rig = with_progress();
+        let ticket = if is_running { rig.calls.next().unwrap().0 } else { 1 };
+        let (notices, _) = rig.calls.progress(|_| Duration::from_secs(1));
+        assert!(rig.calls.tell(ticket, notices[0].1.render(), &rig.outbox));
+        rig.cancel(1);
+        assert!(!rig.outbox.withdraw(ticket), "it went with the cancel");
+        assert!(!rig.calls.tell(ticket, "{}".to_owned(), &rig.outbox), "what was rendered before the cancel is late");
+        assert_eq!((rig.tell(2), rig.calls.progress(|_| Duration::MAX).1), (None, None));
+    }
+
+    #[test]
+    fn a_cancel_takes_progress_that_waits_and_lets_none_follow() {
+        check_cancelled_progress(false);
+        check_cancelled_progress(true);
+    }
+
+    #[test]
+    fn progress_is_part_of_what_a_call_reserves() {
+        let rig = with_progress();
+        let call = || Admitted { job: 0, token: CancelToken::new().unwrap() };
+        let rest = RESERVED_BYTES - 1000 - Track::testing().reserved_bytes();
+        assert_eq!(rig.calls.admit(id(2), call(), None, 0, rest + 1), Err(NotAdmitted::ReplyBytes));
+        rig.calls.admit(id(2), call(), None, 0, rest).unwrap();
+    }
+
     #[test]
     fn ids_match_by_value_and_type() {
         let rig = Rig::new(1);
@@ -409,12 +521,12 @@ mod tests {
     fn bytes_are_admitted_up_to_their_limits_and_come_back() {
         let rig = Rig::new(100);
         let call = || Admitted { job: 0, token: CancelToken::new().unwrap() };
-        rig.calls.admit(id(1), call(), ADMITTED_BYTES - 10, 1).unwrap();
-        assert_eq!(rig.calls.admit(id(2), call(), 11, 1), Err(NotAdmitted::LineBytes));
-        rig.calls.admit(id(3), call(), 10, 1).unwrap();
-        assert_eq!(rig.calls.admit(id(4), call(), 0, RESERVED_BYTES), Err(NotAdmitted::ReplyBytes));
+        rig.calls.admit(id(1), call(), None, ADMITTED_BYTES - 10, 1).unwrap();
+        assert_eq!(rig.calls.admit(id(2), call(), None, 11, 1), Err(NotAdmitted::LineBytes));
+        rig.calls.admit(id(3), call(), None, 10, 1).unwrap();
+        assert_eq!(rig.calls.admit(id(4), call(), None, 0, RESERVED_BYTES), Err(NotAdmitted::ReplyBytes));
         rig.cancel(1);
-        rig.calls.admit(id(5), call(), 11, RESERVED_BYTES - 1).unwrap();
+        rig.calls.admit(id(5), call(), None, 11, RESERVED_BYTES - 1).unwrap();
     }
 
     #[test]

@@ -4,6 +4,7 @@
 //! place that turns refusals, failures and outcomes into replies.
 
 pub mod counters;
+pub mod progress;
 pub mod inflight;
 pub mod answer;
 pub mod pipeline;
@@ -11,5 +12,7 @@ pub mod shared;
 pub mod pool;
 pub mod reading;
 pub mod status;
+pub mod waiting;
+pub mod writer;
 pub mod session;
 pub mod assemble;

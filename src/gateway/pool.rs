@@ -67,13 +67,15 @@ impl Pool {
 fn work(shared: &Shared) {
     while let Some((ticket, admitted)) = shared.inflight.next() {
         let origin = admitted.job.call.origin().clone();
+        let asked = admitted.job.call.asked().clone();
         let has_begun = AtomicBool::new(false);
         let carried = catch_unwind(AssertUnwindSafe(|| carry(shared, ticket, admitted, &has_begun)));
         let Answer { reply, stored } = carried.unwrap_or_else(|_| {
             let executed = if has_begun.load(Ordering::SeqCst) { Executed::Unknown } else { Executed::No };
-            answer::fault(executed, "tidegate itself failed in this call; its stderr says where").into()
+            answer::fault(&asked, executed, "tidegate itself failed in this call; its stderr says where").into()
         });
         let line = render(&origin, &reply);
+        drop(reply);
         shared.inflight.finish(ticket, line, stored, &shared.outbox);
         shared.mailbox.poke();
     }
@@ -81,7 +83,7 @@ fn work(shared: &Shared) {
 
 /// One call, from judgement to reply.
 fn carry(shared: &Shared, ticket: Ticket, admitted: Admitted<Job>, has_begun: &AtomicBool) -> Answer {
-    let Admitted { job: Job { call, admitted, timeout, line }, token } = admitted;
+    let Admitted { job: Job { call, admitted, timeout, line, meter }, token } = admitted;
     let refused = |refusal: &Refusal| {
         shared.refused(refusal.stage(), refusal.reason(), line, Some(call.origin().era));
         answer::refusal(&call, refusal, shared.clock.since(admitted)).into()
@@ -91,7 +93,8 @@ fn carry(shared: &Shared, ticket: Ticket, admitted: Admitted<Job>, has_begun: &A
         Err(refusal) => return refused(&refusal),
     };
     has_begun.store(true, Ordering::SeqCst);
-    let sinks = Sinks::new(shared.world.vault.redactor(), Arc::clone(&shared.world.store), call.tool());
+    let (redactor, store) = (shared.world.vault.redactor(), Arc::clone(&shared.world.store));
+    let sinks = Sinks { redactor, meter, store, tool: Arc::from(call.tool()) };
     let ctx = CallCtx { token: &token, deadline: admitted + timeout, sinks };
     let outcome = match perform(grant, ticket, admitted, &ctx, &shared.world) {
         Ok(outcome) => outcome,

@@ -7,8 +7,11 @@
 //!                                                                      └──── 2 s after the beginning of the end ──▶ done
 //! ```
 //! Why nothing blocks: a worker's reply goes into an outbox that takes it at once, since every admitted call holds a
-//! reservation for its reply; the reader's own replies are counted, and above their room stdin is left unread until the
-//! writer made room; the writer never sleeps in a write; no lock is held across IO. So no ring of full queues can form.
+//! reservation for its reply and its progress; the reader's own replies have room of their own, and what does not fit leaves its
+//! id behind for a `busy`; the writer never sleeps in a write; no lock is held across IO. So no ring of full queues can form.
+//! Why memory is bounded: reservations are, that room is, and those ids are. Once they fill theirs too, the next line stays
+//! where it is, in the buffer and then in the pipe, until the writer made room; until then every line is taken, so every
+//! cancel is. If nothing leaves for 30 s while something is owed, the session ends and says why.
 
 use std::io::{self, ErrorKind};
 use std::sync::Arc;
@@ -17,29 +20,33 @@ use std::time::{Duration, Instant};
 use crate::cancel::CancelToken;
 use crate::clock::Allowance;
 use crate::config::{OnMalformed, SessionRules};
-use crate::gateway::answer;
+use crate::gateway::answer::{self, RequestKind};
 use crate::gateway::inflight::{Admitted, Cancelled, NotAdmitted};
 use crate::gateway::pool::Pool;
+use crate::gateway::progress::Track;
 use crate::gateway::shared::{Event, Job, Shared};
 use crate::gateway::status;
-use crate::journal::refusals::{self, Fingerprint};
+use crate::gateway::waiting::Replies;
+use crate::gateway::writer::{Release, WriterTold};
+use crate::journal::refusals::{self, Begun, Fingerprint};
 use crate::limits::{
-    END, ENVELOPE_BYTES, READER_REPLY_BYTES, REFUSAL_LINE_EVERY, REFUSAL_LINES, UNADDRESSED_ERROR_EVERY, UNADDRESSED_ERRORS,
+    END, REFUSAL_LINE_EVERY, REFUSAL_LINES, REPLY_FRAME_BYTES, STALL, UNADDRESSED_ERROR_EVERY, UNADDRESSED_ERRORS,
 };
-use crate::mcp::call::{Call, Listen, Step};
+use crate::mcp::call::{Asked, Call, Listen, Step};
 use crate::mcp::era::{Era, Origin};
 use crate::mcp::question::Questions;
 use crate::mcp::render::{render, render_acknowledged, render_subscription_end, render_unaddressed_error};
 use crate::mcp::reply::Reply;
 use crate::mcp::session::{Note, Session};
 use crate::mcp::subscription::Subscriptions;
+use crate::outcome::result::Executed;
 use crate::rpc::error::RpcError;
 use crate::rpc::id::Id;
 use crate::rpc::message::{Class, Malformed, Message, Request, parse};
 use crate::sys::{self, Poll};
 use crate::thread::{self, Thread};
 use crate::wire::frame::{FrameError, Lines};
-use crate::wire::outbox::{Frame, Ticket, Told};
+use crate::wire::outbox::{Frame, Ticket};
 use crate::wire::stdio::{Input, Output};
 
 /// Why a session ended.
@@ -70,48 +77,6 @@ impl Cause {
     }
 }
 
-struct WriterTold(Arc<Shared>);
-
-impl Told for WriterTold {
-    fn left(&self, ticket: Option<Ticket>, bytes: usize) {
-        let counters = &self.0.counters;
-        counters.frames_out.add(1);
-        counters.bytes_out.add(bytes as u64);
-        counters.largest_out.raise(bytes as u64);
-        if let Some(ticket) = ticket {
-            self.0.inflight.left(ticket);
-        }
-        self.0.mailbox.poke();
-    }
-
-    fn broken(&self, error: Option<io::Error>) {
-        self.0.mailbox.tell(error.map_or(Event::Stalled, |_| Event::StdoutBroken));
-    }
-}
-
-impl Drop for WriterTold {
-    /// The writer's last word, also if it panicked: its thread may take a moment longer to be gone, which the loop does not see.
-    fn drop(&mut self) {
-        self.0.outbox.end();
-        if std::thread::panicking() {
-            self.0.mailbox.tell(Event::StdoutBroken);
-        }
-        self.0.mailbox.poke();
-    }
-}
-
-/// Dropped before the threads that a loop owns are joined: one that never ran, or that panicked, has told none of them to end.
-struct Release(Arc<Shared>);
-
-impl Drop for Release {
-    fn drop(&mut self) {
-        drop(self.0.inflight.take_queued());
-        self.0.inflight.kill_running();
-        self.0.inflight.close();
-        self.0.outbox.give_up();
-    }
-}
-
 /// The loop's own state.
 pub struct Reader {
     _release: Release,
@@ -119,6 +84,8 @@ pub struct Reader {
     input: Input,
     output: Arc<Output>,
     lines: Lines,
+    /// What is known of the line that has begun.
+    begun: Begun,
     session: Session,
     subscriptions: Subscriptions,
     questions: Questions<Ticket>,
@@ -126,6 +93,8 @@ pub struct Reader {
     pool: Pool,
     writer: Option<Thread>,
     phase: Phase,
+    replies: Replies,
+    /// Lines may stand in the buffer that are not taken, since when.
     unread_since: Option<Instant>,
     unaddressed: Allowance,
     told: Allowance,
@@ -148,6 +117,7 @@ impl Reader {
         })?;
         Ok(Reader {
             lines: Lines::new(shared.limits.line_in_bytes),
+            begun: Begun::default(),
             pool: Pool::new(shared.limits.workers),
             _release: Release(shared.clone()),
             shared,
@@ -159,6 +129,7 @@ impl Reader {
             rules,
             writer: Some(writer),
             phase: Phase::Serving,
+            replies: Replies::default(),
             unread_since: None,
             unaddressed: Allowance::new(UNADDRESSED_ERRORS, UNADDRESSED_ERROR_EVERY),
             told: Allowance::new(REFUSAL_LINES, REFUSAL_LINE_EVERY),
@@ -169,6 +140,7 @@ impl Reader {
     pub fn run(mut self) -> Cause {
         loop {
             self.take_events();
+            self.catch_up();
             if let Some(cause) = self.step() {
                 return self.finish(cause);
             }
@@ -186,16 +158,28 @@ impl Reader {
                 }
                 Event::PrintCounters => self.shared.print_counters(),
                 Event::StdoutBroken => self.end(Cause::StdoutBroken),
-                Event::Stalled => self.end(Cause::Stalled),
+                Event::Stalled => {
+                    log::warn!("session ended: stdout took not one byte for {} s while an answer waited", STALL.as_secs());
+                    self.end(Cause::Stalled);
+                }
             }
+        }
+    }
+
+    /// What had to wait for the writer: replies that are owed, then lines not yet taken.
+    fn catch_up(&mut self) {
+        self.replies.catch_up(&self.shared.outbox);
+        if self.unread_since.is_some() {
+            self.take_lines();
         }
     }
 
     /// One poll; then, while serving, everything that stdin has now, up to one read.
     fn wait_and_read(&mut self) {
-        let is_reading = matches!(self.phase, Phase::Serving) && self.has_room();
+        let is_reading = matches!(self.phase, Phase::Serving) && self.unread_since.is_none();
         // A broken stdout stays ready for ever: once it is known, or only the writer is waited for, it is no news.
         let is_watching = !matches!(self.phase, Phase::Draining { .. }) && !self.shared.outbox.is_broken();
+        let timeout = [self.timeout(), self.tell_progress()].into_iter().flatten().min();
         let mut fds = vec![Poll::readable(self.shared.mailbox.bell())];
         if is_watching {
             fds.push(Poll::broken(self.output.fd()));
@@ -203,7 +187,7 @@ impl Reader {
         if is_reading {
             fds.push(Poll::readable(self.input.fd()));
         }
-        if let Err(error) = sys::poll(&mut fds, self.timeout()) {
+        if let Err(error) = sys::poll(&mut fds, timeout) {
             log::error!("poll failed: {error}");
             return self.end(Cause::StdinBroken);
         }
@@ -218,9 +202,10 @@ impl Reader {
         }
     }
 
-    /// Whether the reader's own replies leave room for another one; counts the waits for it.
+    /// Whether another line may be taken, whatever it asks; counts the waits for that.
     fn has_room(&mut self) -> bool {
-        let has_room = self.shared.outbox.reader_bytes() < READER_REPLY_BYTES;
+        self.replies.catch_up(&self.shared.outbox);
+        let has_room = !self.replies.is_full();
         match (has_room, self.unread_since) {
             (false, None) => self.unread_since = Some(Instant::now()),
             (true, Some(since)) => {
@@ -238,6 +223,16 @@ impl Reader {
             Phase::Ending { began, grace, told: false, .. } => Some(grace.saturating_sub(began.elapsed())),
             Phase::Ending { began, .. } | Phase::Draining { began, .. } => Some(END.saturating_sub(began.elapsed())),
         }
+    }
+
+    /// Tells how far calls have come, where somebody asked; when to look again, `None` if nobody does.
+    fn tell_progress(&self) -> Option<Duration> {
+        let Shared { inflight, outbox, clock, .. } = &*self.shared;
+        let (notices, rest) = inflight.progress(|admitted| clock.since(admitted));
+        for (ticket, notice) in notices {
+            inflight.tell(ticket, notice.render(), outbox);
+        }
+        rest
     }
 
     fn read(&mut self) {
@@ -265,7 +260,7 @@ impl Reader {
     fn take_lines(&mut self) {
         // The buffer is lent out while a line of it is looked at; nothing below reads stdin.
         let mut lines = std::mem::replace(&mut self.lines, Lines::new(0));
-        while matches!(self.phase, Phase::Serving) {
+        while matches!(self.phase, Phase::Serving) && self.has_room() {
             match lines.next_frame() {
                 Some(Ok(frame)) => {
                     self.shared.counters.frames_in.add(1);
@@ -273,8 +268,12 @@ impl Reader {
                     self.take_line(frame.text());
                 }
                 Some(Err(error)) => self.bad_frame(error, lines.last()),
-                None => break,
+                None => {
+                    self.shared.world.journal.begin(lines.unfinished(), &mut self.begun);
+                    break;
+                }
             }
+            self.begun = Begun::default();
         }
         self.lines = lines;
     }
@@ -288,7 +287,7 @@ impl Reader {
     }
 
     fn fingerprint(&self, line: &[u8]) -> Fingerprint {
-        self.shared.world.journal.fingerprint(line)
+        self.shared.world.journal.fingerprint(line, &self.begun)
     }
 
     fn take_line(&mut self, line: &str) {
@@ -296,6 +295,7 @@ impl Reader {
             Ok(Message::Request(request)) => self.take_request(&request, line),
             Ok(Message::Notification(notification)) => match self.session.notification(&notification) {
                 Note::Cancel { id, reason: _ } => self.cancel(&id),
+                Note::CancelOfNothing => self.shared.counters.cancels.add("no_id"),
                 Note::Initialized | Note::Ignored => {}
             },
             Ok(Message::Response(response)) => drop(self.questions.answer(&response)),
@@ -311,16 +311,17 @@ impl Reader {
         if self.is_in_flight(request.id()) {
             return self.refuse(&Malformed::id_in_flight(request.id()), self.fingerprint(line.as_bytes()));
         }
+        let asked = RequestKind::by(request.method());
         match self.session.request(request) {
             Step::Answer(origin, reply) => {
                 let reply = match reply {
                     Reply::Error(error) => {
                         self.refused(refusals::CALL, answer::protocol_reason(error.code), line, &origin);
-                        Reply::Error(if request.method() == "tools/call" { answer::bad_call(error) } else { error })
+                        Reply::Error(if asked == RequestKind::Call { answer::bad_call(error) } else { error })
                     }
                     reply => reply,
                 };
-                self.answer(&origin, &reply);
+                self.answer(&origin, asked, &reply);
             }
             Step::Call(call) if call.tool() == status::NAME => self.answer_status(&call, line),
             Step::Call(call) => self.admit(call, line),
@@ -330,7 +331,8 @@ impl Reader {
 
     /// Whether a request with this id is still to be answered.
     fn is_in_flight(&self, id: &Id) -> bool {
-        self.shared.inflight.is_taken(id, &self.shared.outbox) || self.subscriptions.contains(id)
+        let Shared { inflight, outbox, .. } = &*self.shared;
+        inflight.is_taken(id, outbox) || self.subscriptions.contains(id) || self.replies.contains(id)
     }
 
     /// A request was refused without a worker having seen it.
@@ -338,64 +340,75 @@ impl Reader {
         self.shared.refused(stage, reason, self.fingerprint(line.as_bytes()), Some(origin.era));
     }
 
-    fn answer(&self, origin: &Origin, reply: &Reply) {
-        self.send(render(origin, reply));
+    fn answer(&mut self, origin: &Origin, asked: RequestKind, reply: &Reply) {
+        self.send(origin, asked, render(origin, reply));
     }
 
-    fn send(&self, line: String) {
-        self.shared.outbox.push(Frame::new(line, None));
+    /// Sends what the reader has to say to a request; false where a `busy` will be sent instead.
+    fn send(&mut self, origin: &Origin, asked: RequestKind, line: String) -> bool {
+        let is_sent = self.replies.send(origin, asked, line, &self.shared.outbox);
+        self.shared.counters.waiting_ids.add(u64::from(!is_sent));
+        is_sent
     }
 
-    fn answer_status(&self, call: &Call, line: &str) {
+    fn answer_status(&mut self, call: &Call, line: &str) {
         let outcome = status::outcome(&self.shared, call.arguments());
         if let Some(code) = outcome.code {
             self.refused(refusals::ACTION, code.as_str(), line, call.origin());
         }
-        self.answer(call.origin(), &answer::outcome(outcome, Duration::ZERO));
+        self.answer(call.origin(), RequestKind::Call, &answer::outcome(outcome, Duration::ZERO));
     }
 
     fn admit(&mut self, call: Call, line: &str) {
         let rule = self.shared.tools.find(call.tool()).map(|(_, rule)| rule);
         let timeout = rule.map_or(self.shared.limits.call_timeout, |rule| rule.timeout);
-        let reply_bytes = rule.map_or(self.shared.limits.content_bytes, |rule| rule.content_bytes) + ENVELOPE_BYTES;
         let origin = call.origin().clone();
+        let asked = call.asked().clone();
+        let content_bytes = rule.map_or(self.shared.limits.content_bytes, |rule| rule.content_bytes);
+        let reply_bytes = content_bytes + origin.id.to_json().len() + REPLY_FRAME_BYTES;
         let token = match CancelToken::new() {
             Ok(token) => token,
-            Err(error) => return self.no_resources(&origin, line, &error),
+            Err(error) => return self.no_resources(&origin, &asked, line, &error),
         };
-        let job = Job { call, admitted: Instant::now(), timeout, line: self.fingerprint(line.as_bytes()) };
-        match self.shared.inflight.admit(origin.id.clone(), Admitted { job, token }, line.len(), reply_bytes) {
+        let (admitted, meter) = (Instant::now(), Arc::default());
+        let track = Track::of(&call, &meter, admitted);
+        let job = Job { call, admitted, timeout, line: self.fingerprint(line.as_bytes()), meter };
+        match self.shared.inflight.admit(origin.id.clone(), Admitted { job, token }, track, line.len(), reply_bytes) {
             Ok(true) => {
                 if let Err(error) = self.pool.grow(&self.shared) {
                     self.shared.inflight.cancel(&origin.id, &self.shared.outbox);
-                    self.no_resources(&origin, line, &error);
+                    self.no_resources(&origin, &asked, line, &error);
                 }
             }
             Ok(false) => {}
-            Err(why) => self.busy(&origin, line, why),
+            Err(why) => self.busy(&origin, &asked, line, why),
         }
     }
 
-    fn busy(&self, origin: &Origin, line: &str, why: NotAdmitted) {
+    fn busy(&mut self, origin: &Origin, asked: &Asked, line: &str, why: NotAdmitted) {
         self.refused(refusals::ADMISSION, "busy", line, origin);
-        self.answer(origin, &answer::busy(why, self.shared.limits.calls));
+        self.answer(origin, RequestKind::of(asked), &answer::busy(asked, why, self.shared.limits.calls));
     }
 
-    fn no_resources(&self, origin: &Origin, line: &str, error: &io::Error) {
+    fn no_resources(&mut self, origin: &Origin, asked: &Asked, line: &str, error: &io::Error) {
         self.refused(refusals::ADMISSION, "no_resources", line, origin);
         let message = format!("the system has no room for another call: {error}");
-        self.answer(origin, &answer::fault(crate::outcome::result::Executed::No, &message));
+        self.answer(origin, RequestKind::of(asked), &answer::fault(asked, Executed::No, &message));
     }
 
     fn cancel(&mut self, id: &Id) {
         if self.subscriptions.remove(id) {
             return self.shared.counters.cancels.add("subscription");
         }
+        if self.replies.cancel(id) {
+            return self.shared.counters.cancels.add("waiting");
+        }
         self.shared.counters.cancels.add(match self.shared.inflight.cancel(id, &self.shared.outbox) {
             Cancelled::Queued => "queued",
             Cancelled::Running => "running",
             Cancelled::Withdrawn => "withdrawn",
             Cancelled::TooLate => "too_late",
+            Cancelled::Unknown if self.replies.take_back(id, &self.shared.outbox) => "withdrawn",
             Cancelled::Unknown => "unknown",
         });
     }
@@ -403,10 +416,14 @@ impl Reader {
     fn listen(&mut self, listen: Listen, line: &str) {
         let (origin, acknowledged) = (listen.origin().clone(), render_acknowledged(&listen));
         match self.subscriptions.insert(listen) {
-            Ok(()) => self.send(acknowledged),
+            Ok(()) if self.send(&origin, RequestKind::Other, acknowledged) => {}
+            // A subscription begins with its acknowledgement, or not at all.
+            Ok(()) => {
+                self.subscriptions.remove(&origin.id);
+            }
             Err(error) => {
                 self.refused(refusals::ADMISSION, "subscriptions", line, &origin);
-                self.answer(&origin, &Reply::Error(error));
+                self.answer(&origin, RequestKind::Other, &Reply::Error(error));
             }
         }
     }
@@ -418,7 +435,7 @@ impl Reader {
         let error = answer::bad_line(malformed.to_error());
         // Under the id of a request that is still to be answered the client would take it for that answer.
         match malformed.id().filter(|id| !self.is_in_flight(id)) {
-            Some(id) => self.answer(&Origin { id: id.clone(), era: Era::Modern }, &Reply::Error(error)),
+            Some(id) => self.answer(&Origin { id: id.clone(), era: Era::Modern }, RequestKind::Other, &Reply::Error(error)),
             None => self.send_unaddressed(&error),
         }
         if malformed.class() == Class::Lost {
@@ -441,9 +458,8 @@ impl Reader {
     }
 
     fn send_unaddressed(&mut self, error: &RpcError) {
-        if self.unaddressed.take() {
-            self.send(render_unaddressed_error(error, self.session.null_id()));
-        } else {
+        let line = self.unaddressed.take().then(|| render_unaddressed_error(error, self.session.null_id()));
+        if !line.is_some_and(|line| self.replies.send_unaddressed(line, &self.shared.outbox)) {
             self.shared.counters.refusals.add("unanswered");
         }
     }
@@ -471,17 +487,18 @@ impl Reader {
         }
     }
 
+    /// Two lines for each of the few there are, once: these need no room.
     fn end_subscriptions(&mut self) {
         for id in self.subscriptions.take_all() {
             for line in render_subscription_end(&id, "server shutting down") {
-                self.send(line);
+                self.shared.outbox.push(Frame::new(line, None));
             }
         }
     }
 
     fn answer_queued(&self) {
         for (ticket, admitted) in self.shared.inflight.take_queued() {
-            let line = render(admitted.job.call.origin(), &answer::ended_before_it_began());
+            let line = render(admitted.job.call.origin(), &answer::ended_before_it_began(admitted.job.call.asked()));
             self.shared.inflight.finish(ticket, line, Vec::new(), &self.shared.outbox);
         }
     }
@@ -495,7 +512,7 @@ impl Reader {
                 self.answer_queued();
                 self.shared.inflight.end_running();
             }
-            if self.shared.inflight.is_idle() || began.elapsed() >= END {
+            if (self.shared.inflight.is_idle() && self.replies.is_empty()) || began.elapsed() >= END {
                 self.shared.outbox.close();
                 self.phase = Phase::Draining { cause, began };
             }
@@ -518,6 +535,9 @@ impl Reader {
         let is_gone = cause == Cause::StdoutBroken && self.is_input_closed();
         let cause = if is_gone { Cause::Eof } else { cause };
         self.shared.outbox.give_up();
+        if let Some(since) = self.unread_since.take() {
+            self.shared.counters.waited(since.elapsed());
+        }
         if let Some(writer) = self.writer.take() {
             writer.join();
         }
@@ -539,3 +559,6 @@ impl Reader {
         cause
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -18,6 +18,7 @@ use crate::journal::refusals::{Fingerprint, Refused};
 use crate::limits::Limits;
 use crate::mcp::call::Call;
 use crate::mcp::era::Era;
+use crate::outcome::meter::Meter;
 use crate::policy::rules::Toolbox;
 use crate::sys;
 use crate::wire::outbox::Outbox;
@@ -32,6 +33,8 @@ pub struct Job {
     pub timeout: Duration,
     /// Of the line it came in.
     pub line: Fingerprint,
+    /// What its source has produced.
+    pub meter: Arc<Meter>,
 }
 
 /// What others tell the loop.

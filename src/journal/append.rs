@@ -14,7 +14,7 @@ use crossbeam_channel::{Receiver, Sender, bounded, never, select};
 use crate::cancel::CancelToken;
 use crate::clock::Clock;
 use crate::journal::record::{Line, Record};
-use crate::journal::refusals::{self, Fingerprint, Refusals, Refused};
+use crate::journal::refusals::{self, Begun, Fingerprint, Refusals, Refused};
 use crate::limits::{CALLS, REFUSALS_WAITING};
 use crate::thread::{self, Thread};
 
@@ -101,9 +101,14 @@ impl Journal {
         }
     }
 
+    /// See `Refusals::begin`.
+    pub fn begin(&self, unfinished: &[u8], begun: &mut Begun) {
+        self.refusals.begin(unfinished, begun);
+    }
+
     /// The fingerprint of a line, for `refuse`.
-    pub fn fingerprint(&self, line: &[u8]) -> Fingerprint {
-        self.refusals.fingerprint(line)
+    pub fn fingerprint(&self, line: &[u8], begun: &Begun) -> Fingerprint {
+        self.refusals.fingerprint(line, begun)
     }
 
     /// How many refusals have no record.

@@ -20,6 +20,9 @@ use crate::journal::record::{Line, Record};
 use crate::limits::{REFUSAL_FILE_BYTES, REFUSAL_RECORD_EVERY, REFUSAL_RECORDS};
 use crate::rpc::message::MalformedKind;
 
+/// A shorter line is fingerprinted whole, once it is here.
+const LONG_LINE_BYTES: usize = 64 << 10;
+
 /// How the names of these files begin; no other file of the journal's folder begins so.
 pub const PREFIX: &str = "refusals-";
 
@@ -71,6 +74,13 @@ impl Fingerprint {
     }
 }
 
+/// A line of which not all has come.
+#[derive(Clone, Default)]
+pub struct Begun {
+    context: Option<hmac::Context>,
+    bytes: usize,
+}
+
 /// One refused line or call.
 #[derive(Debug, Clone, Copy)]
 pub struct Refused {
@@ -107,9 +117,29 @@ impl Refusals {
         })
     }
 
-    /// The fingerprint of a line.
-    pub fn fingerprint(&self, line: &[u8]) -> Fingerprint {
-        let tag = hmac::sign(&self.key, line);
+    /// Takes in what of a long line has come so far, so that nobody waits for that once its end is here.
+    pub fn begin(&self, unfinished: &[u8], begun: &mut Begun) {
+        if unfinished.len() < begun.bytes {
+            *begun = Begun::default();
+        }
+        if unfinished.len() > LONG_LINE_BYTES {
+            let context = begun.context.get_or_insert_with(|| hmac::Context::with_key(&self.key));
+            context.update(&unfinished[begun.bytes..]);
+            begun.bytes = unfinished.len();
+        }
+    }
+
+    /// The fingerprint of a line, of which `begun` may know the beginning.
+    pub fn fingerprint(&self, line: &[u8], begun: &Begun) -> Fingerprint {
+        let tag = match (&begun.context, line.get(begun.bytes..)) {
+            (Some(context), Some(rest)) => {
+                let mut context = context.clone();
+                context.update(rest);
+                context.sign()
+            }
+            // A carriage return that was taken in is no part of the line.
+            (None, _) | (_, None) => hmac::sign(&self.key, line),
+        };
         Fingerprint { bytes: line.len() as u64, code: tag.as_ref().try_into().ok() }
     }
 
@@ -257,7 +287,7 @@ mod tests {
         }
 
         fn write(&mut self, count: usize) {
-            let line = self.refusals.fingerprint(b"{bad");
+            let line = self.refusals.fingerprint(b"{bad", &Begun::default());
             let refused = Refused { stage: MESSAGE, reason: "not_json", line, era: None };
             self.writer.write(&vec![refused; count], &self.refusals);
         }
@@ -285,7 +315,8 @@ mod tests {
         let [(path, text)] = &rig.files()[..] else { panic!("one file") };
         let lines: Vec<&str> = text.lines().collect();
         assert!(lines[0].starts_with(r#"{"seq":0,"#) && lines[0].contains(r#""type":"session""#), "{text}");
-        let print: String = rig.refusals.fingerprint(b"{bad").code.unwrap().iter().map(|b| format!("{b:02x}")).collect();
+        let print: String =
+            rig.refusals.fingerprint(b"{bad", &Begun::default()).code.unwrap().iter().map(|b| format!("{b:02x}")).collect();
         let record = format!(
             r#"{{"type":"refusal","seq":1,"at":"1970-01-01T00:00:00.000Z","stage":"message","reason":"not_json","bytes":4,"fingerprint":"{print}","era":null,"skipped":3}}"#
         );
@@ -295,11 +326,31 @@ mod tests {
     }
 
     #[test]
+    fn a_line_that_came_in_pieces_has_the_fingerprint_of_the_whole() {
+        let refusals = Refusals::new().unwrap();
+        let line: Vec<u8> = (0..300_000_u32).map(|at| (at % 251) as u8).collect();
+        let whole = refusals.fingerprint(&line, &Begun::default());
+        for ends in [vec![100], vec![70_000], vec![65_536, 65_537, 200_000], vec![70_000, 300_000]] {
+            let mut begun = Begun::default();
+            ends.iter().for_each(|end| refusals.begin(&line[..*end], &mut begun));
+            assert_eq!(refusals.fingerprint(&line, &begun), whole, "{ends:?}");
+        }
+        // One byte of it was the carriage return of the line end.
+        let mut begun = Begun::default();
+        refusals.begin(&line, &mut begun);
+        let shorter = &line[..line.len() - 1];
+        assert_eq!(refusals.fingerprint(shorter, &begun), refusals.fingerprint(shorter, &Begun::default()));
+        // Another line has begun.
+        refusals.begin(&line[..70_000], &mut begun);
+        assert_eq!(refusals.fingerprint(&line, &begun), whole);
+    }
+
+    #[test]
     fn fingerprints_tell_lines_apart_and_mean_nothing_to_another_process() {
         let (one, other) = (Refusals::new().unwrap(), Refusals::new().unwrap());
-        assert_eq!(one.fingerprint(b"a"), one.fingerprint(b"a"));
-        assert_ne!(one.fingerprint(b"a"), one.fingerprint(b"b"));
-        assert_ne!(one.fingerprint(b"a"), other.fingerprint(b"a"));
+        assert_eq!(one.fingerprint(b"a", &Begun::default()), one.fingerprint(b"a", &Begun::default()));
+        assert_ne!(one.fingerprint(b"a", &Begun::default()), one.fingerprint(b"b", &Begun::default()));
+        assert_ne!(one.fingerprint(b"a", &Begun::default()), other.fingerprint(b"a", &Begun::default()));
     }
 
     #[test]

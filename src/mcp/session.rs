@@ -25,6 +25,8 @@ pub enum Note {
         /// As the client put it, of any length.
         reason: Option<String>,
     },
+    /// A cancel whose id is none: without effect.
+    CancelOfNothing,
     /// The legacy session is ready.
     Initialized,
     /// Unknown, malformed or out of place: dropped without an answer.
@@ -100,7 +102,7 @@ fn cancel(params: Option<&str>) -> Note {
             // A reason of a wrong type is no reason to let the work run on.
             reason: reason.and_then(strict::string).map(|text| text.into_owned()),
         },
-        Some(Err(_)) | None => Note::Ignored,
+        Some(Err(_)) | None => Note::CancelOfNothing,
     }
 }
 

@@ -104,10 +104,12 @@ pub enum Message<'a> {
 /// # Errors
 /// `Malformed` where the line is no message, or a request that must be refused before anybody looks at its method.
 pub fn parse(line: &str) -> Result<Message<'_>, Malformed> {
-    // Iterative and without a depth limit in serde_json, so `[` a million times is an error and no overflow.
-    let value: &RawValue = serde_json::from_str(line).map_err(|error| not_json(line, &error))?;
-    let text = value.get();
-    let envelope = Envelope::read(text)?;
+    let text = line.trim_matches([' ', '\t', '\r']);
+    let envelope = Envelope::read(text).map_err(|malformed| {
+        // Iterative and without a depth limit in serde_json, so `[` a million times is an error and no overflow.
+        let parsed: serde_json::Result<&RawValue> = serde_json::from_str(line);
+        parsed.err().map_or(malformed, |error| not_json(line, &error))
+    })?;
     match strict::inspect(text) {
         Ok(()) => envelope.message(None),
         Err(Flaw::TooDeep) => {

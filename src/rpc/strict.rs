@@ -9,6 +9,7 @@ use std::borrow::Cow;
 use std::collections::HashSet;
 use std::fmt;
 
+use memchr::memchr2;
 use serde::de::{Deserializer, MapAccess, Visitor};
 use serde_json::value::RawValue;
 
@@ -103,12 +104,11 @@ fn inspect_surrogates(string: &str) -> Result<(), Flaw> {
 fn string_end(text: &str, start: usize) -> usize {
     let bytes = text.as_bytes();
     let mut at = start + 1;
-    while let Some(b) = bytes.get(at) {
-        match b {
-            b'"' => return at + 1,
-            b'\\' => at += 2,
-            _ => at += 1,
+    while let Some(found) = bytes.get(at..).and_then(|rest| memchr2(b'"', b'\\', rest)) {
+        if bytes[at + found] == b'"' {
+            return at + found + 1;
         }
+        at += found + 2;
     }
     text.len()
 }
@@ -140,11 +140,11 @@ pub enum MembersError {
 /// only an absent member is `None`. Shallow and without recursion, whatever the depth.
 ///
 /// # Errors
-/// `NotAnObject` also where `raw` is no JSON at all.
+/// `NotAnObject` also where `raw` is no JSON at all, or more than one value.
 pub fn members<'a, const N: usize>(raw: &'a str, names: [&'static str; N]) -> Result<[Option<&'a str>; N], MembersError> {
     let mut picked = Picked { names, values: [None; N], twice: None };
     let mut reader = serde_json::Deserializer::from_str(raw);
-    match reader.deserialize_map(&mut picked) {
+    match reader.deserialize_map(&mut picked).and_then(|()| reader.end()) {
         Err(_) => Err(MembersError::NotAnObject),
         Ok(()) => picked.twice.map_or(Ok(picked.values), |name| Err(MembersError::Twice(name))),
     }

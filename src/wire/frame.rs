@@ -8,6 +8,8 @@
 use std::fmt;
 use std::ops::Range;
 
+use memchr::memchr;
+
 use crate::limits::READ_BYTES;
 
 /// A buffer grown beyond this by a large line is given back once the line is gone.
@@ -162,13 +164,18 @@ impl Lines {
         &self.buffer[self.last.clone()]
     }
 
+    /// The line that has begun and not ended, as far as it was read; empty while one over the limit is thrown away.
+    pub fn unfinished(&self) -> &[u8] {
+        &self.buffer[self.start..self.end]
+    }
+
     /// Bytes of the line that has begun and not ended, those thrown away included; 0 between lines.
     pub fn unfinished_bytes(&self) -> usize {
         self.discarded.unwrap_or(0) + (self.end - self.start)
     }
 
     fn next_line(&mut self) -> Option<Found> {
-        let Some(at) = self.buffer[self.scanned..self.end].iter().position(|b| *b == b'\n') else {
+        let Some(at) = memchr(b'\n', &self.buffer[self.scanned..self.end]) else {
             self.keep_or_discard();
             return None;
         };

@@ -9,8 +9,10 @@
 //!           │  ▲                      │  └──some bytes left──▶ begun ──rest left──▶ left
 //!        withdraw └──no byte left─────┘
 //! ```
-//! The queue needs no bound of its own: calls reserve their reply on admission, and the reader stops reading stdin while its
-//! own replies exceed theirs. So `push` never waits, and no ring of full queues can form.
+//! Of each call at most one progress frame waits: a newer one takes its place, the reply or a cancel removes it.
+//! The queue needs no bound of its own: calls reserve reply and progress on admission, the reader looks for room before it
+//! pushes a reply of its own (`gateway::waiting`), and subscriptions are few. So `push` never waits, and no ring of full queues
+//! can form.
 
 use std::collections::VecDeque;
 use std::io::{self, ErrorKind, IoSlice};
@@ -29,16 +31,57 @@ pub type Ticket = u64;
 #[derive(Debug)]
 pub struct Frame {
     bytes: Vec<u8>,
-    ticket: Option<Ticket>,
+    of: Of,
+    /// Of a reply of the reader's own: which request it answers.
+    key: Option<String>,
+}
+
+/// Whose a frame is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Of {
+    /// Made on the reader.
+    Reader,
+    /// Answers a call.
+    Reply(Ticket),
+    /// Tells how far a call has come; worth nothing once a newer one, the reply or a cancel is there.
+    Progress(Ticket),
+}
+
+impl Of {
+    /// The call it belongs to.
+    fn ticket(self) -> Option<Ticket> {
+        match self {
+            Of::Reader => None,
+            Of::Reply(ticket) | Of::Progress(ticket) => Some(ticket),
+        }
+    }
 }
 
 impl Frame {
     /// A frame of one JSON text without a raw line feed; `ticket` names the call it answers, `None` is the reader's own.
     pub fn new(line: String, ticket: Option<Ticket>) -> Self {
+        Frame::of(line, ticket.map_or(Of::Reader, Of::Reply))
+    }
+
+    /// A reply of the reader's own; `key` names the request it answers, so that a cancel can take it back.
+    pub fn reply(line: String, key: Option<String>) -> Self {
+        Frame { key, ..Frame::of(line, Of::Reader) }
+    }
+
+    /// A frame that tells how far the call `ticket` has come. The outbox keeps the newest of a call, and none behind its reply.
+    pub fn progress(line: String, ticket: Ticket) -> Self {
+        Frame::of(line, Of::Progress(ticket))
+    }
+
+    fn of(line: String, of: Of) -> Self {
         debug_assert!(!line.contains('\n'), "a frame is one line");
         let mut bytes = line.into_bytes();
         bytes.push(b'\n');
-        Frame { bytes, ticket }
+        Frame { bytes, of, key: None }
+    }
+
+    fn reader_bytes(&self) -> usize {
+        if self.of == Of::Reader { self.bytes.len() } else { 0 }
     }
 }
 
@@ -47,6 +90,7 @@ pub struct Outbox {
     state: Mutex<State>,
     changed: Condvar,
     give_up: CancelToken,
+    stall: Duration,
 }
 
 #[derive(Default)]
@@ -59,9 +103,35 @@ struct State {
     is_over: bool,
 }
 
+impl State {
+    fn take(&mut self, frame: Frame) {
+        // The reader's own can be many; only calls, which are few, are looked for.
+        let progress = frame.of.ticket().map(Of::Progress);
+        let told = progress.and_then(|progress| self.waiting.iter().position(|waiting| waiting.of == progress));
+        match (told.and_then(|at| self.waiting.get_mut(at)), frame.of) {
+            // In its place, so that a client that reads slowly still hears of every call in turn.
+            (Some(told), Of::Progress(_)) => *told = frame,
+            (_, Of::Reader | Of::Progress(_)) => self.waiting.push_back(frame),
+            (_, Of::Reply(_)) => {
+                told.map(|at| self.waiting.remove(at));
+                self.waiting.push_back(frame);
+            }
+        }
+    }
+
+    /// Takes back a frame of which no byte left; progress that was overtaken in the meantime is dropped.
+    fn take_back(&mut self, frame: Frame) {
+        let is_overtaken =
+            matches!(frame.of, Of::Progress(_)) && self.waiting.iter().any(|waiting| waiting.of.ticket() == frame.of.ticket());
+        if !is_overtaken {
+            self.waiting.push_front(frame);
+        }
+    }
+}
+
 /// What the writer tells while it works. Called without the outbox locked.
 pub trait Told {
-    /// Every byte of the frame has left.
+    /// Every byte of a frame has left; `ticket` names the call it answered.
     fn left(&self, ticket: Option<Ticket>, bytes: usize);
     /// Nothing can leave any more. `None`: the stall limit passed.
     fn broken(&self, error: Option<io::Error>);
@@ -70,7 +140,12 @@ pub trait Told {
 impl Outbox {
     /// An empty outbox.
     pub fn new() -> io::Result<Self> {
-        Ok(Outbox { state: Mutex::default(), changed: Condvar::new(), give_up: CancelToken::new()? })
+        Outbox::with_stall(STALL)
+    }
+
+    /// An empty outbox whose writer breaks off when not one byte of what is owed left for this long.
+    pub fn with_stall(stall: Duration) -> io::Result<Self> {
+        Ok(Outbox { state: Mutex::default(), changed: Condvar::new(), give_up: CancelToken::new()?, stall })
     }
 
     fn lock(&self) -> MutexGuard<'_, State> {
@@ -83,20 +158,27 @@ impl Outbox {
         if state.is_broken || state.is_closed {
             return false;
         }
-        if frame.ticket.is_none() {
-            state.reader_bytes += frame.bytes.len();
-        }
-        state.waiting.push_back(frame);
+        state.reader_bytes += frame.reader_bytes();
+        state.take(frame);
         self.changed.notify_all();
         true
     }
 
-    /// Takes back the frame of a call if no byte of it left; a frame in the writer's hand is waited for, as in `settle`. True
-    /// if it was taken back. The caller holds no lock that `Told::left` takes.
+    /// Takes back the frame of a call, reply or progress, if no byte of it left; a frame in the writer's hand is waited for, as
+    /// in `settle`. True if it was taken back. The caller holds no lock that `Told::left` takes.
     pub fn withdraw(&self, ticket: Ticket) -> bool {
         let mut state = self.settled();
-        let at = state.waiting.iter().position(|frame| frame.ticket == Some(ticket));
+        let at = state.waiting.iter().position(|frame| frame.of.ticket() == Some(ticket));
         at.and_then(|at| state.waiting.remove(at)).is_some()
+    }
+
+    /// Takes back a reply of the reader's own by its key, as `withdraw` does that of a call.
+    pub fn withdraw_reply(&self, key: &str) -> bool {
+        let mut state = self.settled();
+        let at = state.waiting.iter().position(|frame| frame.key.as_deref() == Some(key));
+        let frame = at.and_then(|at| state.waiting.remove(at));
+        state.reader_bytes -= frame.as_ref().map_or(0, Frame::reader_bytes);
+        frame.is_some()
     }
 
     /// Waits until the writer is not inside a system call: microseconds, since no write waits.
@@ -150,11 +232,13 @@ impl Outbox {
     /// The writer's life: returns when the outbox is closed and empty, broken, or given up.
     pub fn write_all_to(&self, output: &Output, told: &dyn Told) {
         let mut begun = None;
-        let mut last_left = Instant::now();
+        let (mut last_left, mut was_owed) = (Instant::now(), false);
         while let Some(hand) = self.take_hand(begun.take()) {
-            if hand.was_idle {
+            // Progress alone is owed to nobody: a client may sleep through it, and the clock starts with the first reply.
+            if hand.was_idle || !hand.is_owed || !was_owed {
                 last_left = Instant::now();
             }
+            was_owed = hand.is_owed;
             match self.write_hand(output, hand.frames, told) {
                 Ok(Wrote { begun: rest, any: true, .. }) => (begun, last_left) = (rest, Instant::now()),
                 Ok(Wrote { begun: rest, .. }) => {
@@ -179,10 +263,12 @@ impl Outbox {
             return None;
         }
         state.in_call = true;
+        let mut frames = begun.iter().map(|begun| &begun.frame).chain(&state.waiting);
+        let is_owed = frames.any(|frame| !matches!(frame.of, Of::Progress(_)));
         let room = WRITE_FRAMES - usize::from(begun.is_some());
         let count = state.waiting.len().min(room);
         let fresh = state.waiting.drain(..count).map(|frame| Begun { frame, done: 0 });
-        Some(Hand { frames: begun.into_iter().chain(fresh).collect(), was_idle })
+        Some(Hand { frames: begun.into_iter().chain(fresh).collect(), was_idle, is_owed })
     }
 
     /// One system call. What left is told, what did not begin goes back to the front of the queue.
@@ -192,13 +278,13 @@ impl Outbox {
             Ok(wrote) => wrote,
             Err(error) if matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::Interrupted) => 0,
             Err(error) => {
-                self.back(VecDeque::new(), 0);
+                self.back(VecDeque::new());
                 return Err(error);
             }
         };
         drop(parts);
         let any = wrote > 0;
-        let mut reader_bytes = 0;
+        let mut left = Vec::new();
         while let Some(first) = hand.front_mut() {
             let rest = first.frame.bytes.len() - first.done;
             if wrote < rest {
@@ -206,27 +292,33 @@ impl Outbox {
                 break;
             }
             wrote -= rest;
-            if let Some(Begun { frame, .. }) = hand.pop_front() {
-                reader_bytes += if frame.ticket.is_none() { frame.bytes.len() } else { 0 };
-                told.left(frame.ticket, frame.bytes.len());
-            }
+            left.extend(hand.pop_front().map(|begun| begun.frame));
         }
         let begun = if hand.front().is_some_and(|first| first.done > 0) { hand.pop_front() } else { None };
-        self.back(hand, reader_bytes);
+        self.tell_left(&left, told);
+        self.back(hand);
         Ok(Wrote { begun, any })
     }
 
-    fn back(&self, hand: VecDeque<Begun>, reader_bytes: usize) {
+    /// Counts first: whoever is told looks for the room.
+    fn tell_left(&self, left: &[Frame], told: &dyn Told) {
+        self.lock().reader_bytes -= left.iter().map(Frame::reader_bytes).sum::<usize>();
+        for frame in left {
+            let answered = if let Of::Reply(ticket) = frame.of { Some(ticket) } else { None };
+            told.left(answered, frame.bytes.len());
+        }
+    }
+
+    fn back(&self, hand: VecDeque<Begun>) {
         let mut state = self.lock();
-        state.reader_bytes -= reader_bytes;
-        hand.into_iter().rev().for_each(|untouched| state.waiting.push_front(untouched.frame));
+        hand.into_iter().rev().for_each(|untouched| state.take_back(untouched.frame));
         state.in_call = false;
         self.changed.notify_all();
     }
 
     /// Waits until stdout takes bytes again or the outbox is given up. False: nothing left for the stall limit.
     fn wait_for_room(&self, output: &Output, last_left: Instant) -> bool {
-        let rest = STALL.saturating_sub(last_left.elapsed());
+        let rest = self.stall.saturating_sub(last_left.elapsed());
         let mut fds = [Poll::writable(output.fd()), Poll::readable(self.give_up.wake_fd())];
         // A poll that fails leaves it to the next write to say why.
         let _ = sys::poll(&mut fds, Some(rest.max(Duration::from_millis(1))));
@@ -249,12 +341,25 @@ struct Begun {
 
 struct Hand {
     frames: VecDeque<Begun>,
+    /// Nothing waited when the hand was opened.
     was_idle: bool,
+    /// Something other than progress is in it, or waits.
+    is_owed: bool,
 }
 
 struct Wrote {
     begun: Option<Begun>,
     any: bool,
+}
+
+#[cfg(test)]
+impl Outbox {
+    /// What the writer does in one turn, for tests that are their own writer.
+    pub(crate) fn write_once(&self, output: &Output, told: &dyn Told) {
+        let hand = self.take_hand(None).expect("something waits");
+        let wrote = self.write_hand(output, hand.frames, told).expect("an open stdout");
+        assert!(wrote.begun.is_none(), "stdout has room for all of it");
+    }
 }
 
 #[cfg(test)]
@@ -265,14 +370,15 @@ mod tests {
 
     use crossbeam_channel::{Receiver, Sender, unbounded};
 
+    /// Tells what left; at the end `Ticket::MAX` where stdout broke, one less where it stalled.
     struct Log(Sender<Option<Ticket>>);
     impl Told for Log {
         fn left(&self, ticket: Option<Ticket>, _bytes: usize) {
             let _ = self.0.send(ticket);
         }
         fn broken(&self, error: Option<io::Error>) {
-            assert!(error.is_some_and(|error| error.kind() == ErrorKind::BrokenPipe));
-            let _ = self.0.send(Some(Ticket::MAX));
+            assert!(error.as_ref().is_none_or(|error| error.kind() == ErrorKind::BrokenPipe));
+            let _ = self.0.send(Some(Ticket::MAX - Ticket::from(error.is_none())));
         }
     }
 
@@ -284,8 +390,12 @@ mod tests {
     }
 
     fn rig() -> Rig {
+        rig_with(STALL)
+    }
+
+    fn rig_with(stall: Duration) -> Rig {
         let (reader, writer) = io::pipe().unwrap();
-        let outbox = Arc::new(Outbox::new().unwrap());
+        let outbox = Arc::new(Outbox::with_stall(stall).unwrap());
         let (tx, left) = unbounded();
         let (shared, output) = (outbox.clone(), Output::new(writer.into()).unwrap());
         let writer = crate::thread::spawn("tg-writer", move || shared.write_all_to(&output, &Log(tx))).unwrap();
@@ -348,6 +458,69 @@ mod tests {
         assert!(thread.unwrap().join());
     }
 
+    /// A stdout that takes nothing, and an outbox whose only writer is the test.
+    fn blocked() -> (io::PipeReader, Output, Outbox) {
+        let (reader, writer) = io::pipe().unwrap();
+        let output = Output::new(writer.into()).unwrap();
+        while output.write(&[IoSlice::new(&[b'x'; 4096])]).is_ok() {}
+        (reader, output, Outbox::new().unwrap())
+    }
+
+    #[track_caller]
+    fn check_waiting(outbox: &Outbox, expected: &str) {
+        let state = outbox.lock();
+        let texts = state.waiting.iter().map(|frame| String::from_utf8_lossy(&frame.bytes).trim_end().to_owned());
+        assert_eq!(texts.collect::<Vec<_>>().join(" "), expected);
+    }
+
+    fn progress(outbox: &Outbox, text: &str, ticket: Ticket) {
+        assert!(outbox.push(Frame::progress(text.to_owned(), ticket)));
+    }
+
+    fn reply(outbox: &Outbox, text: &str, ticket: Ticket) {
+        assert!(outbox.push(Frame::new(text.to_owned(), Some(ticket))));
+    }
+
+    #[test]
+    fn the_newest_progress_of_each_call_waits_in_the_place_of_the_first() {
+        let (_reader, _output, outbox) = blocked();
+        for round in ["a", "b", "c"] {
+            progress(&outbox, &format!("1{round}"), 1);
+            progress(&outbox, &format!("2{round}"), 2);
+            outbox.push(Frame::new(format!("ping-{round}"), None));
+        }
+        check_waiting(&outbox, "1c 2c ping-a ping-b ping-c");
+        reply(&outbox, "1-reply", 1);
+        check_waiting(&outbox, "2c ping-a ping-b ping-c 1-reply");
+        assert!(outbox.withdraw(2));
+        check_waiting(&outbox, "ping-a ping-b ping-c 1-reply");
+    }
+
+    #[test]
+    fn progress_that_was_overtaken_in_the_writers_hand_is_dropped() {
+        let (_reader, output, outbox) = blocked();
+        for ticket in 1..=3 {
+            progress(&outbox, &format!("{ticket}a"), ticket);
+        }
+        let hand = outbox.take_hand(None).unwrap();
+        progress(&outbox, "1b", 1);
+        reply(&outbox, "2-reply", 2);
+        outbox.write_hand(&output, hand.frames, &Log(unbounded().0)).unwrap();
+        check_waiting(&outbox, "3a 1b 2-reply");
+    }
+
+    #[test]
+    fn progress_frees_no_call_and_counts_as_none_of_the_readers_bytes() {
+        let Rig { outbox, reader, left, writer } = rig();
+        progress(&outbox, "1", 7);
+        outbox.settle();
+        assert_eq!(outbox.reader_bytes(), 0);
+        outbox.close();
+        assert_eq!(BufReader::new(reader).lines().map(Result::unwrap).collect::<Vec<_>>(), ["1"]);
+        assert!(writer.join());
+        assert_eq!(left.iter().collect::<Vec<_>>(), [None]);
+    }
+
     #[test]
     fn the_readers_bytes_are_counted_until_they_left() {
         let Rig { outbox, mut reader, left, writer } = rig();
@@ -373,6 +546,29 @@ mod tests {
         assert!(writer.join());
         assert_eq!(left.iter().flatten().collect::<Vec<_>>(), [Ticket::MAX]);
         assert!(!outbox.push(Frame::new("b".to_owned(), Some(2))));
+    }
+
+    #[test]
+    fn a_reply_that_nobody_reads_ends_the_writer_at_the_stall_limit() {
+        let Rig { outbox, reader, left, writer } = rig_with(Duration::from_millis(10));
+        reply(&outbox, &"a".repeat(200_000), 1);
+        assert!(writer.join());
+        assert_eq!(left.iter().collect::<Vec<_>>(), [Some(Ticket::MAX - 1)]);
+        assert!(outbox.is_broken());
+        drop(reader);
+    }
+
+    #[test]
+    fn progress_that_nobody_reads_ends_nothing_until_a_reply_waits_behind_it() {
+        let Rig { outbox, reader, left, writer } = rig_with(Duration::from_millis(10));
+        for round in 0..3 {
+            progress(&outbox, &round.to_string().repeat(200_000), 1);
+            assert!(left.recv_timeout(Duration::from_millis(15)).is_err(), "the writer broke off");
+        }
+        reply(&outbox, "reply", 2);
+        assert!(writer.join());
+        assert_eq!(left.iter().collect::<Vec<_>>(), [Some(Ticket::MAX - 1)]);
+        drop(reader);
     }
 
     #[test]

@@ -92,6 +92,8 @@ pub struct Course {
     pub calls: Vec<Call>,
     /// Lines of the reader.
     pub replies: Vec<Reply>,
+    /// Those a cancel came for: taken back if no byte of them had left.
+    pub revoked: Vec<Reply>,
     /// Errors without an id, in order: code and form.
     pub unaddressed: Vec<(i64, NullId)>,
 }
@@ -383,6 +385,8 @@ impl Course {
             && let Some(id) = params.and_then(|params| params.member("requestId")).and_then(Id::of)
         {
             self.open.retain(|open| !open.is(&id));
+            let is_revoked = |reply: &mut Reply| reply.id.is(&id) && !reply.what.starts_with("initialized");
+            self.revoked.extend(self.replies.extract_if(.., is_revoked));
             self.calls.iter_mut().filter(|call| !call.is_answered && call.id.is(&id)).for_each(|call| call.is_cancelled = true);
         }
         self

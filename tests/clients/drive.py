@@ -1,11 +1,14 @@
 """Connects one Python MCP client to a stdio server, walks through a plan, prints what the client saw as one JSON object.
 
 Usage: drive.py LIBRARY MODE, with the plan on stdin:
-    {"server": [PROGRAM, ARGUMENT...], "steps": [{"tool": NAME, "arguments": {...}, "cancel_once_written": FILE?}...]}
+    {"server": [PROGRAM, ARGUMENT...],
+     "steps": [{"tool": NAME, "arguments": {...}, "cancel_once_written": FILE?, "write_once_told": FILE?}...]}
 LIBRARY is `mcp` or `fastmcp`; MODE is what both call so: `auto`, `legacy`, or a modern revision.
 
 A step with `cancel_once_written` is cancelled when the command has written its process id there; the step's result says
 whether that process was there before and is gone while the session still stands.
+
+A step with `write_once_told` asks for progress; the file is written at the second notification. Its result has all of them.
 """
 
 import json
@@ -47,6 +50,19 @@ async def call(client, step, options):
     }
 
 
+async def listen(client, step, options):
+    told = []
+
+    async def hear(progress, total, message):
+        told.append({"progress": progress, "total": total, "message": message})
+        if len(told) == 2:
+            Path(step["write_once_told"]).touch()
+
+    name = "progress_handler" if "raise_on_error" in options else "progress_callback"
+    seen = await call(client, step, options | {name: hear})
+    return seen | {"told": told}
+
+
 async def cancel(client, step, options):
     async with anyio.create_task_group() as group:
         group.start_soon(call, client, step, options)
@@ -79,7 +95,7 @@ async def drive(library, mode, plan):
                 "steps": [],
             }
             for step in plan["steps"]:
-                act = cancel if "cancel_once_written" in step else call
+                act = cancel if "cancel_once_written" in step else listen if "write_once_told" in step else call
                 seen["steps"].append(await act(client, step, options))
     return seen
 

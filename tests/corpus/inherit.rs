@@ -90,8 +90,11 @@ fn check_credential(world: &mut World, running: &mut Running, other: &str) {
 
 /// What the cancels that a case sends, and ours, have found.
 fn cancels(case: &Case) -> Value {
-    let own = usize::from(case.name == "cancel-of-nothing");
-    json!({"unknown": own + 1})
+    match case.name.as_str() {
+        "cancel-of-nothing" => json!({"unknown": 2}),
+        "cancel-without-a-request-id" => json!({"unknown": 1, "no_id": 1}),
+        _ => json!({"unknown": 1}),
+    }
 }
 
 #[test]

@@ -6,7 +6,7 @@ use crate::kit::gateway::Gateway;
 use crate::kit::process::{mark, until, with_mark};
 use crate::kit::{Era, call, cancel, handshake};
 
-use super::{answers, check_big, check_said, code, marking, tools, wait_for_blocked_writer};
+use super::{check_big, check_said, marking, tools, wait_for_blocked_writer};
 
 const CALLS: usize = 40;
 const WORKERS: usize = 16;
@@ -40,18 +40,16 @@ fn check(era: Era, content_bytes: usize, admitted: usize) {
     check_big(&gateway.next());
     check_said(&gateway.reply("50"));
     let rest = gateway.probe();
-    let busy: Vec<usize> =
-        rest.iter().filter(|reply| code(reply) == "busy").map(|reply| reply["id"].as_u64().unwrap() as usize).collect();
-    assert_eq!(busy, (admitted + 1..=CALLS).collect::<Vec<_>>(), "what was not admitted, and nothing else, is answered");
-    let others: Vec<_> = rest.iter().filter(|message| code(message) != "busy" && message["id"] != "init").collect();
+    // What was not admitted was told `busy`, of which no byte had left when its cancel came.
+    let others: Vec<_> = rest.iter().filter(|message| message["id"] != "init").collect();
     assert!(others.is_empty(), "a cancelled call is answered: {others:?}");
-    assert!(answers(&rest).values().all(|count| *count == 1));
     assert_eq!((1..=CALLS).filter(has_begun).count(), WORKERS, "a queued call was started later");
     drop(pipes);
     // Every line is a whole message: checked there.
     let ended = gateway.end();
     assert_eq!(ended.counters()["cancels"]["running"], WORKERS);
     assert_eq!(ended.counters()["cancels"]["queued"], admitted - WORKERS);
+    assert_eq!(ended.counters()["cancels"]["withdrawn"].as_u64().unwrap_or(0) as usize, CALLS - admitted);
 }
 
 #[test]
@@ -61,8 +59,8 @@ fn sixteen_running_and_twenty_four_queued_calls_are_cancelled_past_a_begun_reply
     }
 }
 
-/// 16 MiB are set aside for replies: 608 KiB for each call of this size, the one that is leaving included.
+/// 16 MiB are set aside for replies: a little more than 520 KiB for each call of this size, the one that is leaving included.
 #[test]
 fn calls_of_half_a_mebibyte_are_cancelled_past_a_begun_reply_r042_r043() {
-    check(Era::Modern, 512 << 10, 25);
+    check(Era::Modern, 512 << 10, 30);
 }

@@ -15,8 +15,8 @@ const CONTENT: usize = 512 << 10;
 const MEMORY_KIB: u64 = 64 << 10;
 /// What a read in the middle of a page leaves unused in a full pipe is less.
 const PAGE: usize = 4096;
-/// 16 MiB of replies, each with 96 KiB for its envelope.
-const ADMITTED: usize = (16 << 20) / (CONTENT + (96 << 10));
+/// 16 MiB of replies, each with 8 KiB and its id beside its content.
+const ADMITTED: usize = (16 << 20) / (CONTENT + (8 << 10) + 4);
 
 /// `fill` says as much as a reply of half a mebibyte can show, counted twice.
 fn gateway() -> Gateway {

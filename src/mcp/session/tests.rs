@@ -392,7 +392,7 @@ fn cancels_are_taken_by_id_with_its_type_u16_s102_s103() {
     assert_eq!(peer.note(method, r#","params":{"requestId":7}"#), cancel(Id::integer(7), None));
     assert_eq!(peer.note(method, r#","params":{"requestId":7,"reason":5}"#), cancel(Id::integer(7), None));
     for params in ["", r#","params":{}"#, r#","params":{"requestId":null}"#, r#","params":{"requestId":1.5}"#] {
-        assert_eq!(peer.note(method, params), Note::Ignored, "{params}");
+        assert_eq!(peer.note(method, params), Note::CancelOfNothing, "{params}");
     }
 }
 
