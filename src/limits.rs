@@ -71,6 +71,14 @@ pub const ID_BYTES: usize = 64 << 10;
 pub const NESTING_LEVELS: usize = 64;
 /// Questions to the client that wait at once; more would be a queue in front of one pair of eyes.
 pub const QUESTIONS: usize = 8;
+/// The highest configurable rate of a tool, in calls a minute: a hundred a second, beyond which no rate says anything.
+pub const RATE_PER_MINUTE_MAX: u32 = 6000;
+/// The most calls a tool's rate can save up.
+pub const RATE_BURST_MAX: u32 = 1000;
+/// Allow rules of a tool of ours that its description lists; a model reads it before every call.
+pub const RULES_SHOWN: usize = 20;
+/// Characters of one of them.
+pub const RULE_CHARS_SHOWN: usize = 200;
 /// Open `subscriptions/listen` requests; each may be owed one line.
 pub const SUBSCRIPTIONS: usize = 16;
 /// One operator line on stderr.

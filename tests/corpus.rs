@@ -75,6 +75,12 @@ impl World {
         if cfg!(feature = "ssh") {
             tools.as_array_mut().unwrap().push(remote);
         }
+        let mut builtin = json!({"http_request": {"allow": [
+            {"host": "127.0.0.1", "port": self.peer.port(), "paths": ["/at/"], "credential": "api"}, {"host": "127.0.0.1", "port": 1}
+        ]}});
+        if cfg!(feature = "ssh") {
+            builtin["ssh_exec"] = json!({"hosts": ["there"], "allow": [["uptime"], ["show", "*"]]});
+        }
         let user_key = self.sshd.credentials()["user_key"].clone();
         let scope = json!([{"host": "127.0.0.1", "port": self.peer.port(), "paths": ["/at/"]}]);
         let rule = if mode == Mode::Close { "close" } else { "continue" };
@@ -82,6 +88,7 @@ impl World {
             .set("tools", tools)
             .set("credentials", json!({"api": {"from": {"command": [helper]}, "for": scope}, "user_key": user_key}))
             .set("hosts", json!({"there": self.sshd.host()}))
+            .set("builtin", builtin)
             .set("session", json!({"on_malformed": rule}));
         if is_small {
             gateway = gateway.set("limits", json!({"line_in_bytes": SMALL}));
@@ -257,7 +264,7 @@ fn check_replies(mut replies: Vec<Value>, expected: &[Expected], is_closing: boo
                 let outcome = &reply["error"]["data"]["tidegate/outcome"]["executed"];
                 assert!(*outcome == "no" || matches!(what, Expected::Refused { .. }) && outcome.is_null(), "{reply}");
             }
-            Expected::Failed { code, id } => {
+            Expected::Failed { code, id, .. } => {
                 let reply = take(what, &|reply| is_under(reply, &Under::Id(id.clone())) && reply["result"]["isError"] == true);
                 let outcome = &reply["result"]["_meta"]["tidegate/outcome"];
                 // The oldest revisions have no place for it; the text says it there.
@@ -334,6 +341,7 @@ fn stage_of(reason: &str) -> &str {
         "line_too_long" | "not_utf8" | "unterminated" => "frame",
         "unknown_method" | "invalid_params" | "unsupported_version" | "unknown_tool" => "call",
         "bad_arguments" => "action",
+        "not_allowed" => "grant",
         _ => "message",
     }
 }

@@ -77,6 +77,7 @@ impl Rig {
                 "minted": {"from": {"command": [helper]}, "for": [{"host": "localhost", "paths": ["/at/"], "port": port}]}}),
             )
             .set("hosts", json!({"there": host}))
+            .set("builtin", json!({"http_request": {"allow": [{"host": "localhost", "port": port, "paths": ["/at/"], "credential": "api"}]}}))
             .set("session", json!({"on_malformed": "continue"}))
             .set("limits", json!({"line_in_bytes": 2048}))
             .preload(&[preload_object("tripwire.c")])
@@ -130,6 +131,8 @@ fn tools(port: u16, script: &str) -> Value {
         http("outside", &format!("http://localhost:{port}/{{+text}}"), "minted"),
         http("unknown", "https://unknown.test/{text}", "api"),
         http("refusing", "http://localhost:9/{text}", "api"),
+        {"name": "seldom", "description": "Fetches it now and then", "input": input, "rate": {"per_minute": 1, "burst": 1},
+         "http": {"url": format!("http://localhost:{port}/at/{{text}}"), "credential": "api"}},
         {"name": "note", "description": "Notes it", "input": input, "exec": {"argv": ["sh", "-c", script, "sh", "{text}"]}},
     ]);
     if cfg!(feature = "ssh") {
@@ -202,6 +205,28 @@ fn what_a_stage_refuses_moves_nothing_behind_it() {
     }
     let mut rig = Rig::start(Flaw::None);
     check(&mut rig, "grant: scope of the credential", &call("outside", "\"elsewhere/x\""), &[]);
+    let request = |url: &str, headers: &str| {
+        modern_call(1, "http_request", &format!(r#"{{"url":"{url}","headers":{headers}}}"#)).into_bytes()
+    };
+    check(&mut rig, "action: a key of the caller's", &request("http://localhost/at/x", r#"{"Authorization":"x"}"#), &[]);
+    check(&mut rig, "grant: no allow rule", &request("http://unknown.test/at/x", "{}"), &[]);
+    rig.running.end();
+}
+
+/// The last thing that can be refused before the intent; and what is refused before it has spent nothing of it.
+#[test]
+fn what_the_rate_refuses_moves_nothing_and_what_is_refused_before_spends_nothing() {
+    let mut rig = Rig::start(Flaw::None);
+    for (stage, text) in [("action: schema", "5"), ("action: template", "\"..\"")] {
+        (0..3).for_each(|_| check(&mut rig, stage, &call("seldom", text), &[]));
+    }
+    let reply = rig.running.ask(std::str::from_utf8(&call("seldom", "\"x\"")).unwrap());
+    assert_eq!(reply["result"]["isError"], false, "{reply}");
+    assert_eq!(rig.moved(), [Intent, Credential, Resolver, Connector]);
+    for _ in 0..3 {
+        check(&mut rig, "the rate", &call("seldom", "\"x\""), &[]);
+    }
+    assert_eq!(rig.reached(), (1, 0, 1));
     rig.running.end();
 }
 

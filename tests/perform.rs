@@ -20,6 +20,7 @@ use tidegate::mcp::session::Session;
 use tidegate::outcome::artifact::Store;
 use tidegate::outcome::budget::Sinks;
 use tidegate::outcome::result::{Code, Executed, Outcome};
+use tidegate::policy::pace::Paces;
 use tidegate::policy::rules::{Networks, Toolbox};
 use tidegate::rpc::message::{Message, parse};
 
@@ -57,8 +58,9 @@ impl Bench {
         };
         let journal = Journal::new(&config.state_dir, config.journal.sync, Clock::System).unwrap();
         let vault = Vault::new(config.credentials, tidegate::sys::user_id());
-        let world = World { hands, journal, vault, store: Arc::new(Store::new(&config.state_dir)) };
         let (tools, deadline) = (Toolbox::new(config.tools), Instant::now() + Duration::from_secs(60));
+        let paces = Paces::new(&tools, Instant::now());
+        let world = World { hands, journal, vault, store: Arc::new(Store::new(&config.state_dir)), paces };
         Bench { dir, tools, world, token: CancelToken::new().unwrap(), deadline }
     }
 
@@ -66,7 +68,7 @@ impl Bench {
         let grant = judge(&call(tool), &self.tools).unwrap();
         let sinks = Sinks::new(self.world.vault.redactor(), Arc::clone(&self.world.store), tool);
         let ctx = CallCtx { token: &self.token, deadline: self.deadline, sinks };
-        perform(grant, 1, Instant::now(), &ctx, &self.world)
+        perform(grant, 1, Instant::now(), &ctx, &self.world).unwrap()
     }
 
     /// The call stopped before anything happened: no record, no effect, no credential looked at, and in `is_silent` no journal.

@@ -11,7 +11,7 @@ use crate::action::template::path::PathTemplate;
 use crate::action::template::{Arguments, FillError, Names, quoted};
 
 /// Path and query of one request, filled: the request line that common servers take (RFC 9110 section 4.1 asks for 8000).
-const TARGET_BYTES_MAX: usize = 8 << 10;
+pub(in crate::action) const TARGET_BYTES_MAX: usize = 8 << 10;
 
 /// `http` or `https`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -209,19 +209,21 @@ fn prefix(problems: &mut Vec<String>, member: &str, all: Vec<String>) {
     problems.extend(all.into_iter().map(|problem| format!("{member}: {problem}")));
 }
 
-fn check_method(method: &str, has_body: bool) -> Result<(), String> {
+pub(crate) fn check_method(method: &str, has_body: bool) -> Result<(), String> {
     if !is_token(method) || method.bytes().any(|byte| byte.is_ascii_lowercase()) {
         return Err(format!("method: expected a method in upper case such as GET, got {}", quoted(method)));
     }
     match method {
-        "CONNECT" | "TRACE" => Err(format!("method: {method} cannot be configured: it makes a tunnel or echoes credentials")),
+        "CONNECT" | "TRACE" => {
+            Err(format!("method: expected another than {method}, which makes a tunnel or echoes credentials"))
+        }
         "GET" | "HEAD" if has_body => Err(format!("body: expected none with {method}, got one")),
         _ => Ok(()),
     }
 }
 
 /// JSON Pointer (RFC 6901) in which a token `*` stands for every element or member.
-fn check_pointer(pointer: &str) -> Result<(), String> {
+pub(in crate::action) fn check_pointer(pointer: &str) -> Result<(), String> {
     let escapes = pointer.split('~').skip(1).all(|rest| rest.starts_with(['0', '1']));
     if pointer.starts_with('/') && escapes {
         return Ok(());
@@ -256,25 +258,34 @@ fn take_media_type(headers: &mut Vec<HeaderTemplate>, has_body: bool, problems: 
     None
 }
 
-/// Splits `https://host[:port]/path` by hand: no form but this one is understood, so none can be misunderstood.
+/// A URL as configured: placeholders in its path only.
 fn parse_url(url: &str) -> Result<(Origin, PathTemplate), String> {
-    let (scheme, rest) = url.split_once("://").ok_or_else(|| format!("expected https://host/path, got {}", quoted(url)))?;
-    let (authority, path) = rest.split_at(rest.find(['/', '?', '#']).unwrap_or(rest.len()));
-    if scheme.contains('{') || authority.contains('{') {
+    let after_scheme = url.split_once("://").map_or(0, |(scheme, _)| scheme.len() + 3);
+    let authority_end = url[after_scheme..].find(['/', '?', '#']).map_or(url.len(), |end| after_scheme + end);
+    if url[..authority_end].contains('{') {
         return Err(format!("expected placeholders in the path only: scheme, host and port are literal, got {}", quoted(url)));
     }
+    let (origin, path) = split_url(url)?;
+    let path = if path.is_empty() { "/" } else { path };
+    let path = PathTemplate::parse(path).map_err(|error| format!("path {error}"))?;
+    Ok((origin, path))
+}
+
+/// Splits `https://host[:port]/path` by hand, with what follows the host as it stands: no form but this one is understood, so
+/// none can be misunderstood.
+pub(in crate::action) fn split_url(url: &str) -> Result<(Origin, &str), String> {
+    let (scheme, rest) = url.split_once("://").ok_or_else(|| format!("expected https://host/path, got {}", quoted(url)))?;
+    let (authority, path) = rest.split_at(rest.find(['/', '?', '#']).unwrap_or(rest.len()));
     let scheme = match scheme.to_ascii_lowercase().as_str() {
         "https" => Scheme::Https,
         "http" => Scheme::Http,
         _ => return Err(format!("expected the scheme https or http, got {}", quoted(scheme))),
     };
     if authority.contains('@') {
-        return Err("expected no user or password before the host; name the secret under \"credentials\" instead".to_owned());
+        return Err("expected no user or password before the host; a secret is named under \"credentials\"".to_owned());
     }
     let (host, port) = split_port(authority);
     let origin = Origin { scheme, host: parse_host(host)?, port: port.map_or(Ok(scheme.default_port()), parse_port)? };
-    let path = if path.is_empty() { "/" } else { path };
-    let path = PathTemplate::parse(path).map_err(|error| format!("path {error}"))?;
     Ok((origin, path))
 }
 

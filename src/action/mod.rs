@@ -8,10 +8,12 @@ pub mod schema;
 pub mod template;
 pub mod host;
 pub mod http;
+pub mod http_request;
 pub mod environment;
 pub mod exec;
 pub mod shell;
 pub mod ssh;
+pub mod ssh_exec;
 pub mod read;
 pub mod record;
 
@@ -49,6 +51,10 @@ pub enum Recipe {
     Ssh(SshTemplate),
     /// Reads on in a stored result: `read_result`.
     Read,
+    /// Sends the request the caller writes: `http_request`.
+    HttpRequest,
+    /// Runs the command the caller writes on a host: `ssh_exec`.
+    SshExec,
 }
 
 impl Recipe {
@@ -58,12 +64,12 @@ impl Recipe {
             Recipe::Http(template) => template.names(),
             Recipe::Exec(template) => template.names(),
             Recipe::Ssh(template) => template.names(),
-            Recipe::Read => Names::default(),
+            Recipe::Read | Recipe::HttpRequest | Recipe::SshExec => Names::default(),
         }
     }
 }
 
-/// A declared tool, checked whole when the configuration was loaded.
+/// A tool, checked whole when the configuration was loaded.
 #[derive(Debug)]
 pub struct Tool {
     /// `^[a-zA-Z0-9_-]{1,64}$`, unique.
@@ -107,6 +113,8 @@ impl Tool {
             Recipe::Exec(template) => template.fill(&arguments).map(Action::Exec),
             Recipe::Ssh(template) => template.fill(&arguments).map(Action::Ssh),
             Recipe::Read => return ReadAction::from_arguments(&value).map(Action::Read),
+            Recipe::HttpRequest => return HttpAction::from_arguments(&value).map(Action::Http),
+            Recipe::SshExec => return SshAction::from_arguments(&value).map(Action::Ssh),
         }
         .map_err(|error| ArgumentError { problems: vec![error.to_string()] })
     }

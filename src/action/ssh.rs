@@ -62,7 +62,7 @@ impl SshAction {
         folder + "exec".len() + env + variables.chain(words).sum::<usize>()
     }
 
-    fn fits(self) -> Result<SshAction, FillError> {
+    pub(in crate::action) fn fits(self) -> Result<SshAction, FillError> {
         if self.command_line_bytes() > COMMAND_LINE_BYTES_MAX {
             let place = "the command line as quoted for the remote shell";
             return Err(FillError::TooLong { place, bytes_max: COMMAND_LINE_BYTES_MAX });

@@ -13,6 +13,8 @@ use lexopt::{Arg, Parser, ValueExt};
 pub enum Command {
     /// The gateway.
     Serve,
+    /// What a call would come to.
+    Explain,
     /// The guided tour.
     Demo,
     /// The configuration's JSON Schema.
@@ -23,6 +25,9 @@ pub enum Command {
 struct CommandRow {
     command: Command,
     name: &'static str,
+    /// What stands behind the name, as helped; the most there is of it is `arguments_max`.
+    arguments: &'static str,
+    arguments_max: usize,
     summary: &'static str,
     about: &'static str,
 }
@@ -31,6 +36,8 @@ const COMMANDS: &[CommandRow] = &[
     CommandRow {
         command: Command::Serve,
         name: "serve",
+        arguments: "",
+        arguments_max: 0,
         summary: "be the gateway: an MCP server on stdin and stdout",
         about: "Speaks MCP on stdin and stdout, one JSON-RPC message a line, for every revision from 2024-11-05 to 2026-07-28,\n\
                 and carries out the tools that the configuration declares. Ends with end of file on stdin, SIGTERM or SIGINT.\n\
@@ -39,8 +46,20 @@ const COMMANDS: &[CommandRow] = &[
                 and /etc/tidegate/config.json, never in the working directory. Without any it offers tidegate_status alone.",
     },
     CommandRow {
+        command: Command::Explain,
+        name: "explain",
+        arguments: " TOOL [ARGS]",
+        arguments_max: 2,
+        summary: "say what a call of a tool would come to, and why",
+        about: "Judges a call as the gateway would and prints the decision, the rule and the exact action, credentials by name.\n\
+                Nothing is started, resolved, connected or recorded, and no credential is read. ARGS is one JSON object, - reads\n\
+                it from stdin; without it the call has no arguments. Exit code 0 if the call is allowed, 1 if it is refused.",
+    },
+    CommandRow {
         command: Command::Demo,
         name: "demo",
+        arguments: "",
+        arguments_max: 0,
         summary: "show in four steps what the gateway does, on loopback only",
         about: "Starts a small HTTP server on loopback and the gateway as a child process, and shows a credentialed HTTP call, a\n\
                 local command, a cancelled command, and a malformed line. Exit code 1 if a step did not hold.",
@@ -48,6 +67,8 @@ const COMMANDS: &[CommandRow] = &[
     CommandRow {
         command: Command::Schema,
         name: "schema",
+        arguments: "",
+        arguments_max: 0,
         summary: "print the JSON Schema of the configuration file",
         about: "Prints the JSON Schema 2020-12 of the configuration file; editors complete and check with it.",
     },
@@ -67,6 +88,8 @@ enum Flag {
     Config,
     DryRun,
     Record,
+    ExplainConfig,
+    Json,
     Gateway,
 }
 
@@ -93,6 +116,20 @@ const FLAGS: &[FlagRow] = &[
         help: "with --dry-run: append each typed action to FILE, one JSON object a line",
     },
     FlagRow {
+        flag: Flag::ExplainConfig,
+        long: "config",
+        value: Some("FILE"),
+        command: Command::Explain,
+        help: "the configuration file, looked for as serve does if absent",
+    },
+    FlagRow {
+        flag: Flag::Json,
+        long: "json",
+        value: None,
+        command: Command::Explain,
+        help: "print one JSON object and nothing else",
+    },
+    FlagRow {
         flag: Flag::Gateway,
         long: "gateway",
         value: Some("PROGRAM"),
@@ -112,6 +149,19 @@ pub struct ServeOptions {
     pub record: Option<PathBuf>,
 }
 
+/// What `explain` was asked.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct ExplainOptions {
+    /// `--config`.
+    pub config: Option<PathBuf>,
+    /// `--json`.
+    pub json: bool,
+    /// The tool.
+    pub tool: String,
+    /// Its arguments, `-` for stdin.
+    pub arguments: Option<String>,
+}
+
 /// What `demo` was asked.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct DemoOptions {
@@ -124,6 +174,8 @@ pub struct DemoOptions {
 pub enum Parsed {
     /// Run the gateway.
     Serve(ServeOptions),
+    /// Judge a call.
+    Explain(ExplainOptions),
     /// Run the tour.
     Demo(DemoOptions),
     /// Print this text.
@@ -144,39 +196,72 @@ fn shown(text: impl AsRef<std::ffi::OsStr>) -> String {
     crate::rpc::error::shown(&text.as_ref().to_string_lossy())
 }
 
+/// What was set so far, for whichever command it is.
+#[derive(Default)]
+struct Options {
+    serve: ServeOptions,
+    explain: ExplainOptions,
+    demo: DemoOptions,
+    words: Vec<String>,
+}
+
 /// Understands the arguments, program name first.
 pub fn parse(arguments: impl IntoIterator<Item = OsString>) -> Result<Parsed, UsageError> {
     let mut parser = Parser::from_iter(arguments);
     let mut command: Option<&CommandRow> = None;
-    let (mut serve, mut demo) = (ServeOptions::default(), DemoOptions::default());
+    let mut options = Options::default();
     while let Some(argument) = parser.next().map_err(|error| UsageError(error.to_string()))? {
         match argument {
             Arg::Long("help") | Arg::Short('h') => return Ok(Parsed::Text(help(command))),
             Arg::Long("version") | Arg::Short('V') => return Ok(Parsed::Text(version())),
             Arg::Value(word) => match command {
                 None => command = Some(find_command(&word)?),
+                Some(row) if options.words.len() < row.arguments_max => options.words.push(utf8(word)?),
+                Some(row) if row.arguments_max > 0 => {
+                    let expected = row.arguments.trim_start();
+                    return Err(UsageError(format!("{} takes {expected}, got {} as well", row.name, shown(word))));
+                }
                 Some(row) => return Err(UsageError(format!("{} takes no argument, got {}", row.name, shown(word)))),
             },
             Arg::Long(name) => {
                 let row = find_flag(command, name)?;
                 let value = row.value.map(|_| parser.value()).transpose().map_err(|error| UsageError(error.to_string()))?;
-                set(row.flag, value, &mut serve, &mut demo)?;
+                set(row.flag, value, &mut options)?;
             }
             Arg::Short(short) => return Err(UsageError(format!("unknown flag -{short}"))),
         }
     }
-    finish(command, serve, demo)
+    finish(command, options)
 }
 
-fn finish(command: Option<&CommandRow>, serve: ServeOptions, demo: DemoOptions) -> Result<Parsed, UsageError> {
+fn utf8(word: OsString) -> Result<String, UsageError> {
+    word.into_string().map_err(|word| UsageError(format!("expected UTF-8, got {}", shown(word))))
+}
+
+fn finish(command: Option<&CommandRow>, options: Options) -> Result<Parsed, UsageError> {
+    let Options { serve, explain, demo, words } = options;
     if serve.record.is_some() && !serve.dry_run {
         return Err(UsageError("--record needs --dry-run: a gateway that acts keeps its journal instead".to_owned()));
     }
     match command.map(|row| row.command) {
-        None => Err(UsageError("a command is missing: expected serve, demo or schema".to_owned())),
+        None => Err(UsageError(format!("a command is missing: expected {}", commands()))),
         Some(Command::Serve) => Ok(Parsed::Serve(serve)),
+        Some(Command::Explain) => {
+            let mut words = words.into_iter();
+            let tool = words.next().ok_or_else(|| UsageError("explain needs the name of a tool".to_owned()))?;
+            Ok(Parsed::Explain(ExplainOptions { tool, arguments: words.next(), ..explain }))
+        }
         Some(Command::Demo) => Ok(Parsed::Demo(demo)),
         Some(Command::Schema) => Ok(Parsed::Text(crate::config::schema::text().to_owned())),
+    }
+}
+
+/// `serve, demo or schema`, for messages.
+fn commands() -> String {
+    let names: Vec<&str> = COMMANDS.iter().map(|row| row.name).collect();
+    match names.split_last() {
+        Some((last, others)) => format!("{} or {last}", others.join(", ")),
+        None => String::new(),
     }
 }
 
@@ -188,20 +273,22 @@ fn find_command(word: &OsString) -> Result<&'static CommandRow, UsageError> {
 
 fn find_flag(command: Option<&CommandRow>, name: &str) -> Result<&'static FlagRow, UsageError> {
     let Some(command) = command else {
-        return Err(UsageError(format!("--{name} must follow its command: expected serve, demo or schema first")));
+        return Err(UsageError(format!("--{name} must follow its command: expected {} first", commands())));
     };
     let row = FLAGS.iter().find(|row| row.long == name && row.command == command.command);
     row.ok_or_else(|| UsageError(format!("{} knows no flag {}", command.name, shown(format!("--{name}")))))
 }
 
-fn set(flag: Flag, value: Option<OsString>, serve: &mut ServeOptions, demo: &mut DemoOptions) -> Result<(), UsageError> {
+fn set(flag: Flag, value: Option<OsString>, options: &mut Options) -> Result<(), UsageError> {
     let path = value.map(|value| value.parse_with(|text| Ok::<_, String>(PathBuf::from(text))));
     let path = path.transpose().map_err(|error| UsageError(error.to_string()))?;
     match flag {
-        Flag::Config => serve.config = path,
-        Flag::DryRun => serve.dry_run = true,
-        Flag::Record => serve.record = path,
-        Flag::Gateway => demo.gateway = path,
+        Flag::Config => options.serve.config = path,
+        Flag::DryRun => options.serve.dry_run = true,
+        Flag::Record => options.serve.record = path,
+        Flag::ExplainConfig => options.explain.config = path,
+        Flag::Json => options.explain.json = true,
+        Flag::Gateway => options.demo.gateway = path,
     }
     Ok(())
 }
@@ -224,8 +311,8 @@ fn help(command: Option<&CommandRow>) -> String {
         Some(row) => {
             let _ = write!(
                 text,
-                "tidegate {}: {}\n\nUsage: tidegate {} [FLAGS]\n\n{}\n\nFlags:\n",
-                row.name, row.summary, row.name, row.about
+                "tidegate {}: {}\n\nUsage: tidegate {}{} [FLAGS]\n\n{}\n\nFlags:\n",
+                row.name, row.summary, row.name, row.arguments, row.about
             );
             for flag in FLAGS.iter().filter(|flag| flag.command == row.command) {
                 let name = format!("--{} {}", flag.long, flag.value.unwrap_or_default());
@@ -260,18 +347,26 @@ mod tests {
     fn flags_reach_their_command() {
         let options = ServeOptions { config: Some("/a".into()), dry_run: true, record: Some("/b".into()) };
         assert_eq!(parsed("serve --config /a --dry-run --record=/b"), Ok(Parsed::Serve(options)));
+        let explain =
+            ExplainOptions { config: Some("/a".into()), json: true, tool: "t".to_owned(), arguments: Some("-".to_owned()) };
+        assert_eq!(parsed("explain --config /a t - --json"), Ok(Parsed::Explain(explain)));
+        let explain = ExplainOptions { tool: "t".to_owned(), ..ExplainOptions::default() };
+        assert_eq!(parsed("explain t"), Ok(Parsed::Explain(explain)));
         assert_eq!(parsed("demo --gateway x"), Ok(Parsed::Demo(DemoOptions { gateway: Some("x".into()) })));
         assert_eq!(parsed("--version"), Ok(Parsed::Text(version())));
     }
 
     #[test]
     fn a_bad_command_line_is_one_clear_line() {
-        check_error("", "a command is missing: expected serve, demo or schema");
-        check_error("sevre", "unknown command \"sevre\": expected one of serve, demo, schema");
+        check_error("", "a command is missing: expected serve, explain, demo or schema");
+        check_error("sevre", "unknown command \"sevre\": expected one of serve, explain, demo, schema");
+        check_error("explain", "explain needs the name of a tool");
+        check_error("explain t {} x", "explain takes TOOL [ARGS], got \"x\" as well");
+        check_error("explain t --dry-run", "explain knows no flag \"--dry-run\"");
         check_error("serve x", "serve takes no argument, got \"x\"");
         check_error("serve --cfg x", "serve knows no flag \"--cfg\"");
         check_error("serve --gateway x", "serve knows no flag \"--gateway\"");
-        check_error("--config x serve", "--config must follow its command: expected serve, demo or schema first");
+        check_error("--config x serve", "--config must follow its command: expected serve, explain, demo or schema first");
         check_error("serve -x", "unknown flag -x");
         check_error("serve --record x", "--record needs --dry-run: a gateway that acts keeps its journal instead");
         assert!(parsed("serve --config").is_err());

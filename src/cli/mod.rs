@@ -5,6 +5,7 @@
 
 pub mod flags;
 pub mod serve;
+pub mod explain;
 pub mod demo;
 
 use std::ffi::OsString;
@@ -29,6 +30,7 @@ pub const EXIT_CONFIG: u8 = 78;
 pub fn run(arguments: impl IntoIterator<Item = OsString>) -> u8 {
     match flags::parse(arguments) {
         Ok(Parsed::Serve(options)) => serve::run(&options),
+        Ok(Parsed::Explain(options)) => with_output(|| explain::run(&options)),
         Ok(Parsed::Demo(options)) => with_output(|| demo::run(&options)),
         Ok(Parsed::Text(text)) => with_output(|| print(&text)),
         Err(error) => with_output(|| {

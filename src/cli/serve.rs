@@ -86,7 +86,7 @@ fn serve(options: &ServeOptions, input: Input, output: Output, operator: &Operat
 }
 
 /// The configuration, checked whole; every problem of it, a line each.
-fn load(explicit: Option<&Path>) -> Result<Config, String> {
+pub(in crate::cli) fn load(explicit: Option<&Path>) -> Result<Config, String> {
     let env = |name: &str| std::env::var_os(name);
     match find(explicit, &env) {
         Found::File(path) => Config::load(&path, &env).map_err(|error| error.to_string()),

@@ -12,12 +12,13 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use crate::action::exec::{ExecTemplate, ExecWritten as ExecParts};
-use crate::action::http::{HttpTemplate, HttpWritten as HttpParts};
+use crate::action::http::{HttpTemplate, HttpWritten as HttpParts, Origin};
 use crate::action::ssh::{SshTemplate, SshWritten as SshParts};
 use crate::action::template::LIMIT;
 use crate::action::template::argv::Dash;
 use crate::action::template::body::BodyWritten as BodyParts;
 use crate::action::{Recipe, Tool};
+use crate::config::builtin;
 use crate::config::file::{Env, base_folder};
 use crate::config::host::Hosts;
 use crate::config::input::{self, Input};
@@ -33,7 +34,7 @@ use crate::config::{Config, JournalRules, LogRules, SessionRules};
 use crate::limits::Limits;
 use crate::outcome::budget::payload_bytes;
 use crate::policy::decide::covers_origin;
-use crate::policy::rules::{AtLimit, CredentialRule, HostRule, Network, Networks, Placement, Tie, ToolRule};
+use crate::policy::rules::{Allow, AtLimit, CredentialRule, HostRule, Network, Networks, Placement, Tie, ToolRule};
 
 /// Tools of the gateway itself.
 const RESERVED_NAMES: &[&str] = &["tidegate_status", "read_result"];
@@ -51,8 +52,11 @@ pub fn mean(written: Written<'_>, env: Env<'_>, problems: &mut Problems, warning
     let sources = source::sources(&written.credentials, env, problems, warnings);
     let mut credentials = Credentials::read(&written.credentials, problems);
     let hosts = Hosts::read(&written.hosts, env, &mut credentials, problems, warnings);
-    let mut tools = ToolReader { env, limits: &limits, credentials, hosts, names: HashSet::new(), problems, warnings };
-    let read = written.tools.iter().filter_map(|tool| tools.tool(tool)).collect();
+    let builtins = builtin::names(&written.builtin);
+    let mut tools =
+        ToolReader { env, limits: &limits, credentials, hosts, names: HashSet::new(), builtins, problems, warnings };
+    let mut read: Vec<(Tool, ToolRule)> = written.tools.iter().filter_map(|tool| tools.tool(tool)).collect();
+    read.extend(tools.builtin(&written.builtin));
     tools.credentials.warn_unused(tools.warnings);
     tools.hosts.warn_unused(tools.warnings);
     let hosts = tools.hosts.into_rules();
@@ -133,11 +137,26 @@ impl<'w> Credentials<'w> {
         template: Option<&HttpTemplate>,
         problems: &mut Problems,
     ) -> Option<Arc<CredentialRule>> {
+        let rule = self.for_request(name, template.map(HttpTemplate::origin), problems)?;
+        if let Err(problem) = has_room(&rule, template?) {
+            problems.add(name.at, problem);
+            return None;
+        }
+        Some(rule)
+    }
+
+    /// The rule of the credential that requests to an origin carry, if it may go there.
+    pub(in crate::config) fn for_request(
+        &mut self,
+        name: Said<&str>,
+        origin: Option<&Origin>,
+        problems: &mut Problems,
+    ) -> Option<Arc<CredentialRule>> {
         if !self.use_one(name, problems) {
             return None;
         }
         let rule = self.entries.get(name.value)?.rule.as_ref()?;
-        if let Err(problem) = may_go(rule, template?) {
+        if let Err(problem) = may_go(rule, origin?) {
             problems.add(name.at, problem);
             return None;
         }
@@ -177,14 +196,16 @@ impl<'w> Credentials<'w> {
 
 fn credential_rule(written: &CredentialWritten<'_>, problems: &mut Problems) -> Option<CredentialRule> {
     let placement = scope::placement(&written.placement, problems);
-    let scopes = written.scopes.as_ref().map(|scopes| scopes.iter().map(|one| scope::scope(one, problems)).collect::<Vec<_>>());
+    let scopes = written
+        .scopes
+        .as_ref()
+        .map(|scopes| scopes.iter().map(|one| scope::scope(one, "a credential is sent", problems)).collect::<Vec<_>>());
     let scopes = scopes?.into_iter().collect::<Option<Vec<_>>>()?;
     Some(CredentialRule { name: written.name.value.to_owned(), placement: placement?, scopes })
 }
 
-/// Whether the target is one of the credential's places and the header it stands in is free.
-fn may_go(rule: &CredentialRule, template: &HttpTemplate) -> Result<(), String> {
-    let to = template.origin();
+/// Whether the target is one of the credential's places.
+fn may_go(rule: &CredentialRule, to: &Origin) -> Result<(), String> {
     let name = quote(&rule.name);
     if rule.scopes.is_empty() {
         return Err(format!("credential {name} has no \"for\", so it may be sent nowhere"));
@@ -194,8 +215,14 @@ fn may_go(rule: &CredentialRule, template: &HttpTemplate) -> Result<(), String> 
         let target = scope::origin(to.scheme, &to.host, to.port);
         return Err(format!("credential {name} may be sent to {} only, not to {target}", places.join(", ")));
     }
+    Ok(())
+}
+
+/// Whether the header it stands in is free.
+fn has_room(rule: &CredentialRule, template: &HttpTemplate) -> Result<(), String> {
     match &rule.placement {
         Placement::Header { name: header, .. } if template.has_header(header) => {
+            let name = quote(&rule.name);
             Err(format!("credential {name} stands in the header {}, which the tool sets itself", quote(header)))
         }
         Placement::Header { .. } | Placement::Bearer => Ok(()),
@@ -203,14 +230,16 @@ fn may_go(rule: &CredentialRule, template: &HttpTemplate) -> Result<(), String> 
 }
 
 /// Reads tools one after the other.
-struct ToolReader<'c, 'w> {
+pub(in crate::config) struct ToolReader<'c, 'w> {
     env: Env<'c>,
-    limits: &'c Limits,
-    credentials: Credentials<'w>,
-    hosts: Hosts<'w>,
+    pub(in crate::config) limits: &'c Limits,
+    pub(in crate::config) credentials: Credentials<'w>,
+    pub(in crate::config) hosts: Hosts<'w>,
     /// Names taken so far.
     names: HashSet<&'w str>,
-    problems: &'c mut Problems,
+    /// Names that `builtin` takes.
+    builtins: Vec<&'static str>,
+    pub(in crate::config) problems: &'c mut Problems,
     warnings: &'c mut Problems,
 }
 
@@ -253,12 +282,20 @@ impl<'w> ToolReader<'_, 'w> {
         };
         let (credential, host) = (sound(credential)?, sound(host)?);
         let at_limit = at_limit(written.stop_at_limit);
-        Some((tool, ToolRule { credential, host, content_bytes, at_limit, timeout }))
+        Some((
+            tool,
+            ToolRule { credential, host, content_bytes, at_limit, timeout, allow: Allow::AsDeclared, pace: written.pace },
+        ))
     }
 
     fn name(&mut self, name: Said<&'w str>) -> Option<&'w str> {
         if RESERVED_NAMES.contains(&name.value) {
             self.problems.add(name.at, format!("{} is a tool of the gateway itself", quote(name.value)));
+            return None;
+        }
+        if self.builtins.contains(&name.value) {
+            self.problems
+                .add(name.at, format!("{} is the tool that \"builtin\" configures under this name", quote(name.value)));
             return None;
         }
         if !self.names.insert(name.value) {
@@ -297,7 +334,7 @@ impl<'w> ToolReader<'_, 'w> {
     }
 
     /// Without the tie a remote command hears of no end.
-    fn untied(&mut self, stop_at_limit: Option<Said<bool>>, host: Option<&Option<Arc<HostRule>>>) {
+    pub(in crate::config) fn untied(&mut self, stop_at_limit: Option<Said<bool>>, host: Option<&Option<Arc<HostRule>>>) {
         let host = host.and_then(Option::as_ref).filter(|host| host.tie == Tie::None);
         if let (Some(Said { value: true, at }), Some(host)) = (stop_at_limit, host) {
             let name = quote(&host.name);
@@ -352,11 +389,11 @@ fn declares(input: &Input<'_>, name: &str) -> bool {
     input.properties.iter().any(|property| property.key == name)
 }
 
-fn dash(allow_dash: Option<Said<bool>>) -> Dash {
+pub(in crate::config) fn dash(allow_dash: Option<Said<bool>>) -> Dash {
     if allow_dash.is_some_and(|said| said.value) { Dash::Allowed } else { Dash::Refused }
 }
 
-fn at_limit(stop_at_limit: Option<Said<bool>>) -> AtLimit {
+pub(in crate::config) fn at_limit(stop_at_limit: Option<Said<bool>>) -> AtLimit {
     if stop_at_limit.is_some_and(|said| said.value) { AtLimit::Stop } else { AtLimit::Drain }
 }
 

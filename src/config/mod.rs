@@ -13,6 +13,7 @@ pub mod input;
 pub mod host;
 pub mod source;
 pub mod meant;
+pub mod builtin;
 
 use std::fmt;
 use std::path::{Path, PathBuf};
@@ -49,7 +50,7 @@ pub struct Config {
     pub credentials: Vec<(String, Source)>,
     /// The SSH hosts, in the order of the file.
     pub hosts: Vec<Arc<HostRule>>,
-    /// The tools with the terms they run under, in the order of the file.
+    /// The tools with the terms they run under: the declared ones in the order of the file, then those of `builtin`.
     pub tools: Vec<(Tool, ToolRule)>,
     /// One line each: sound, but perhaps not what was wanted.
     pub warnings: Vec<String>,

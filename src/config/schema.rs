@@ -22,8 +22,20 @@ pub struct Keys {
 /// The file itself.
 pub const TOP: Keys = Keys {
     schema: "",
-    read: &["$schema", "session", "limits", "log", "journal", "state_dir", "networks", "credentials", "hosts", "tools"],
-    later: &["servers", "builtin", "approvals"],
+    read: &[
+        "$schema",
+        "session",
+        "limits",
+        "log",
+        "journal",
+        "state_dir",
+        "networks",
+        "credentials",
+        "hosts",
+        "tools",
+        "builtin",
+    ],
+    later: &["servers", "approvals"],
 };
 /// `session`.
 pub const SESSION: Keys = Keys { schema: "/$defs/session", read: &["on_malformed", "grace_ms"], later: &[] };
@@ -80,10 +92,14 @@ pub const TOOL: Keys = Keys {
         "timeout_s",
         "allow_dash",
         "stop_at_limit",
+        "rate",
+        "max_concurrent",
         "confirm",
     ],
-    later: &["rate", "max_concurrent"],
+    later: &[],
 };
+/// `rate` of a tool.
+pub const RATE: Keys = Keys { schema: "/$defs/rate", read: &["per_minute", "burst"], later: &[] };
 /// `annotations` of a tool.
 pub const ANNOTATIONS: Keys = Keys {
     schema: "/$defs/annotations",
@@ -102,6 +118,24 @@ pub const BODY: Keys = Keys { schema: "/$defs/body", read: &["json", "text", "fo
 pub const EXEC: Keys = Keys { schema: "/$defs/exec", read: &["argv", "env", "cwd", "timeout_s"], later: &[] };
 /// `ssh` of a tool.
 pub const SSH: Keys = Keys { schema: "/$defs/ssh", read: &["host", "argv", "env", "cwd", "stdin", "timeout_s"], later: &[] };
+
+/// `builtin`.
+pub const BUILTIN: Keys = Keys { schema: "/$defs/builtin", read: &["http_request", "ssh_exec"], later: &[] };
+/// `builtin.http_request`.
+pub const HTTP_REQUEST: Keys = Keys {
+    schema: "/$defs/http_request",
+    read: &["allow", "content_bytes", "timeout_s", "rate", "max_concurrent", "confirm"],
+    later: &[],
+};
+/// One of `builtin.http_request.allow`.
+pub const REQUEST_RULE: Keys =
+    Keys { schema: "/$defs/request_rule", read: &["host", "port", "paths", "scheme", "methods", "credential"], later: &[] };
+/// `builtin.ssh_exec`.
+pub const SSH_EXEC: Keys = Keys {
+    schema: "/$defs/ssh_exec",
+    read: &["hosts", "allow", "allow_dash", "stop_at_limit", "content_bytes", "timeout_s", "rate", "max_concurrent", "confirm"],
+    later: &[],
+};
 
 /// Every kind of object there is.
 pub const ALL: &[&Keys] = &[
@@ -125,6 +159,11 @@ pub const ALL: &[&Keys] = &[
     &BODY,
     &EXEC,
     &SSH,
+    &RATE,
+    &BUILTIN,
+    &HTTP_REQUEST,
+    &REQUEST_RULE,
+    &SSH_EXEC,
 ];
 
 #[cfg(test)]
@@ -214,14 +253,20 @@ mod tests {
             match *key {
                 "from" => places(inner, &SOURCE, &pointer, out),
                 "as" => places(inner, &PLACEMENT, &pointer, out),
-                "credentials" | "hosts" => {
+                "credentials" | "hosts" if inner.is_object() => {
                     let keys = if *key == "hosts" { &HOST } else { &CREDENTIAL };
                     for (name, one) in inner.as_object().unwrap() {
                         places(one, keys, &format!("{pointer}/{name}"), out);
                     }
                 }
-                "tools" | "for" => {
-                    let keys = if *key == "tools" { &TOOL } else { &SCOPE };
+                // Shapes are lists in a list: no object of ours.
+                "allow" if inner.as_array().unwrap().iter().all(Value::is_array) => {}
+                "tools" | "for" | "allow" => {
+                    let keys = match *key {
+                        "tools" => &TOOL,
+                        "for" => &SCOPE,
+                        _ => &REQUEST_RULE,
+                    };
                     for (index, one) in inner.as_array().unwrap().iter().enumerate() {
                         places(one, keys, &format!("{pointer}/{index}"), out);
                     }
@@ -354,6 +399,7 @@ mod tests {
                     {"name": "a", "description": "d", "http": {"url": "x"}, "exec": {"argv": ["x"]}},
                     {"name": "a", "description": "d", "http": {"url": "x"}, "ssh": {"host": "h", "argv": ["x"]}},
                     {"name": "a", "description": "d", "http": {"url": "x"}, "rate": {}},
+                    {"name": "a", "description": "d", "http": {"url": "x"}, "allow": [{"host": "x"}]},
                     {"description": "d", "http": {"url": "x"}}
                 ]),
             ),
@@ -445,6 +491,42 @@ mod tests {
                 ]),
             ),
             ("/hosts/web1/tie", json!(["stdin", "none"]), json!(["pty", "", null])),
+            (
+                "/tools/4/rate",
+                json!([{"per_minute": 1}, {"per_minute": 6000, "burst": 1000}, {"per_minute": 1.0, "burst": 1}]),
+                json!([
+                    {}, {"burst": 1}, {"per_minute": 0}, {"per_minute": 6001}, {"per_minute": 0.5}, {"per_minute": "1"},
+                    {"per_minute": 1, "burst": 0}, {"per_minute": 1, "burst": 1001}, {"per_minute": 1, "per_hour": 1}, 1, null
+                ]),
+            ),
+            ("/tools/4/max_concurrent", json!([1, 64]), json!([0, 65, 1.5, "1"])),
+            ("/builtin", json!([{}]), json!([[], null, {"exec": {}}, {"http_request": {}}, {"ssh_exec": {}}])),
+            (
+                "/builtin/http_request",
+                json!([{"allow": [{"host": "x"}]}]),
+                json!([{"allow": []}, {"allow": {}}, {"allow": [{}]}, {"hosts": ["x"], "allow": [{"host": "x"}]}, [], null]),
+            ),
+            (
+                "/builtin/http_request/allow/0",
+                json!([{"host": "x", "port": 1, "paths": ["/"], "scheme": "http", "methods": ["x"], "credential": "x"}]),
+                json!([
+                    "x", ["x"], {"host": ""}, {"host": 1}, {"host": "x", "port": 0}, {"host": "x", "paths": []},
+                    {"host": "x", "paths": ["y"]}, {"host": "x", "scheme": "ftp"}, {"host": "x", "methods": []},
+                    {"host": "x", "methods": [""]}, {"host": "x", "methods": "GET"}, {"host": "x", "methods": [1]},
+                    {"host": "x", "credential": ""}, {"host": "x", "credential": 1}, {"host": "x", "url": "y"}
+                ]),
+            ),
+            ("/builtin/http_request/rate", json!([{"per_minute": 60}]), json!([{}, 60])),
+            ("/builtin/http_request/confirm", json!(["never"]), json!(["ask", true])),
+            ("/builtin/ssh_exec/hosts", json!([["x"]]), json!([[], [""], [1], "x", {}])),
+            (
+                "/builtin/ssh_exec/allow",
+                json!([[["x"]], [["x", "*"], [""]]]),
+                json!([[], [[]], ["x"], [[1]], [{"host": "x"}], "x", {}]),
+            ),
+            ("/builtin/ssh_exec/allow_dash", json!([true, false]), json!([1, "true"])),
+            ("/builtin/ssh_exec/max_concurrent", json!([1, 64]), json!([0, 65])),
+            ("/builtin/ssh_exec/timeout_s", json!([0.001, 3600]), json!([0, 3601])),
         ]
     }
 }

@@ -48,8 +48,8 @@ pub fn origin(scheme: Scheme, host: &str, port: u16) -> String {
     format!("{}://{open}{host}{close}:{port}", scheme.text())
 }
 
-/// One of a credential's `for`: https everywhere, http for loopback hosts alone.
-pub fn scope(written: &ScopeWritten<'_>, problems: &mut Problems) -> Option<Scope> {
+/// One of a credential's `for`, or an allow rule's place: https everywhere, http for loopback hosts alone. `what` goes there.
+pub fn scope(written: &ScopeWritten<'_>, what: &str, problems: &mut Problems) -> Option<Scope> {
     let paths: Option<Vec<String>> =
         written.paths.iter().map(|path| path_prefix(*path, problems)).collect::<Vec<_>>().into_iter().collect();
     let host = match parse_host(written.host.value) {
@@ -61,10 +61,7 @@ pub fn scope(written: &ScopeWritten<'_>, problems: &mut Problems) -> Option<Scop
     };
     let scheme = match written.scheme {
         Some(said) if said.value == Scheme::Http && !is_loopback(&host) => {
-            problems.add(
-                said.at,
-                format!("a credential is sent over https, over http to a loopback host only; {} is none", quote(&host)),
-            );
+            problems.add(said.at, format!("{what} over https, over http to a loopback host only; {} is none", quote(&host)));
             return None;
         }
         Some(said) => said.value,

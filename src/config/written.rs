@@ -1,10 +1,11 @@
 //! What the configuration says: every key of `schema.rs` read from the tree, with its type and range checked.
 //!
 //! This floor and the printed JSON Schema give the same verdict. It knows nothing of other keys' values, templates, schemas
-//! or the machine; that is `meant.rs`. What has to do with SSH stands in `remote`.
+//! or the machine; that is `meant.rs`. What has to do with SSH stands in `remote`, the gateway's own tools in `builtin`.
 
 pub mod remote;
 pub mod source;
+pub mod builtin;
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -19,11 +20,13 @@ use crate::config::object::{
 };
 use crate::config::schema;
 use crate::config::tree::{Member, Node, Problems};
+use crate::config::written::builtin::{BuiltinWritten, builtin, pace};
 use crate::config::written::remote::{HostWritten, SshWritten, hosts, ssh};
 use crate::config::written::source::{SourceWritten, source};
 use crate::journal::append::SyncMode;
 use crate::limits::{CALLS, CONTENT_BYTES_MAX, CONTENT_BYTES_MIN, END, LINE_IN_BYTES, TERM_TO_KILL, WORKERS};
 use crate::mcp::listing::ToolAnnotations;
+use crate::policy::rules::Pace;
 use crate::wire::log::Format;
 
 /// The shortest line limit in which an `initialize` of real clients fits.
@@ -50,6 +53,8 @@ pub struct Written<'n> {
     pub hosts: Vec<HostWritten<'n>>,
     /// `tools`.
     pub tools: Vec<ToolWritten<'n>>,
+    /// `builtin`.
+    pub builtin: BuiltinWritten<'n>,
 }
 
 /// `session`.
@@ -155,6 +160,8 @@ pub struct ToolWritten<'n> {
     pub allow_dash: Option<Said<bool>>,
     /// `stop_at_limit`.
     pub stop_at_limit: Option<Said<bool>>,
+    /// `rate` and `max_concurrent`.
+    pub pace: Pace,
 }
 
 /// `http`, `exec` or `ssh` of a tool.
@@ -231,6 +238,7 @@ pub fn read<'n>(root: &'n Node, problems: &mut Problems) -> Written<'n> {
         credentials: top.node("credentials").map(|node| credentials(node, problems)).unwrap_or_default(),
         hosts: top.node("hosts").map(|node| hosts(node, problems)).unwrap_or_default(),
         tools: top.node("tools").map(|node| tools(node, problems)).unwrap_or_default(),
+        builtin: top.node("builtin").and_then(|node| builtin(node, problems)).unwrap_or_default(),
     }
 }
 
@@ -341,6 +349,11 @@ fn header<'n>(node: &'n Node, problems: &mut Problems) -> Option<PlacementWritte
 
 fn scope<'n>(node: &'n Node, problems: &mut Problems) -> Option<ScopeWritten<'n>> {
     let object = Object::open(node, &schema::SCOPE, problems)?;
+    scope_of(&object, problems)
+}
+
+/// `host`, `port`, `paths` and `scheme` of an object that has them among its keys.
+fn scope_of<'n>(object: &Object<'n>, problems: &mut Problems) -> Option<ScopeWritten<'n>> {
     let schemes = [("https", Scheme::Https), ("http", Scheme::Http)];
     let host = object.needed("host", problems).and_then(|node| nonempty(node, problems));
     let port = object.node("port").map(|node| port(node, problems));
@@ -393,6 +406,7 @@ fn tool<'n>(node: &'n Node, problems: &mut Problems) -> Option<ToolWritten<'n>> 
         timeout: object.node("timeout_s").and_then(|node| seconds(node, problems)),
         allow_dash: object.node("allow_dash").and_then(|node| flag(node, problems)),
         stop_at_limit: object.node("stop_at_limit").and_then(|node| flag(node, problems)),
+        pace: pace(&object, problems),
     })
 }
 

@@ -133,17 +133,27 @@ pub fn refusal(call: &Call, refusal: &Refusal, took: Duration) -> Reply {
             let message = format!("Unknown tool: {}", crate::rpc::error::shown(name));
             Reply::Error(with_meta(RpcError::new(INVALID_PARAMS, message), &meta))
         }
-        Refusal::BadArguments(_) | Refusal::CredentialScope { .. } | Refusal::UndeclaredHost { .. } => {
-            self::outcome(failure.into(), took)
-        }
+        Refusal::BadArguments(_)
+        | Refusal::CredentialScope { .. }
+        | Refusal::UndeclaredHost { .. }
+        | Refusal::NotAllowed { .. }
+        | Refusal::ReservedHeader { .. }
+        | Refusal::RateLimited { .. }
+        | Refusal::TooManyAtOnce { .. } => self::outcome(failure.into(), took),
     }
 }
 
-fn code(refusal: &Refusal) -> Code {
+/// The code a refusal is answered with.
+pub fn code(refusal: &Refusal) -> Code {
     match refusal {
         Refusal::UnknownTool { .. } => Code::UnknownTool,
         Refusal::BadArguments(_) => Code::BadArguments,
-        Refusal::CredentialScope { .. } | Refusal::UndeclaredHost { .. } => Code::Denied,
+        Refusal::CredentialScope { .. }
+        | Refusal::UndeclaredHost { .. }
+        | Refusal::NotAllowed { .. }
+        | Refusal::ReservedHeader { .. } => Code::Denied,
+        Refusal::RateLimited { .. } => Code::RateLimited,
+        Refusal::TooManyAtOnce { .. } => Code::Busy,
     }
 }
 

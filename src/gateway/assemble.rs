@@ -20,6 +20,7 @@ use crate::limits::Limits;
 use crate::mcp::listing::{ToolEntry, ToolListing};
 use crate::mcp::session::Session;
 use crate::outcome::artifact::Store;
+use crate::policy::pace::Paces;
 use crate::policy::rules::{ToolRule, Toolbox};
 use crate::wire::outbox::Outbox;
 use crate::wire::stdio::{Input, Output};
@@ -45,15 +46,16 @@ pub fn assemble(
     let session = Session::new(listing(&config), Some(instructions(&config)));
     let rules = config.session;
     let facts = facts(&config, matches!(hands, Hands::Recorder(_)));
-    let tools = tools(config.tools, &config.limits);
+    let tools = toolbox(config.tools, &config.limits);
     let journal = Journal::new(&config.state_dir, config.journal.sync, clock)?;
     let vault = Vault::new(config.credentials, crate::sys::user_id());
-    let world = World { hands, journal, vault, store: Arc::new(Store::new(&config.state_dir)) };
+    let paces = Paces::new(&tools, Instant::now());
+    let world = World { hands, journal, vault, store: Arc::new(Store::new(&config.state_dir)), paces };
     let shared = Shared {
         inflight: Inflight::new(config.limits.calls),
         outbox: Outbox::new()?,
         mailbox: Mailbox::new()?,
-        tools: Toolbox::new(tools),
+        tools,
         world,
         counters: Counters::default(),
         clock,
@@ -94,24 +96,24 @@ fn instructions(config: &Config) -> Arc<str> {
     }
 }
 
-/// The tools as announced: the declared ones in the order of the configuration, then ours.
+/// The tools as announced: the configured ones in their order, then those of every gateway.
 fn listing(config: &Config) -> Arc<ToolListing> {
-    let declared = config.tools.iter().map(|(tool, _)| ToolEntry {
+    let configured = config.tools.iter().map(|(tool, _)| ToolEntry {
         name: tool.name.clone(),
         title: tool.title.clone(),
         description: tool.description.clone(),
         input_schema: tool.input_json.clone(),
         annotations: tool.annotations,
     });
-    // Without a declared tool nothing is ever stored.
+    // Without a tool nothing is ever stored.
     let reading = (!config.tools.is_empty()).then(reading::entry);
-    Arc::new(ToolListing { entries: declared.chain(reading).chain([status::entry()]).collect() })
+    Arc::new(ToolListing { entries: configured.chain(reading).chain([status::entry()]).collect() })
 }
 
-/// The declared tools, and the one that reads on in what they leave.
-fn tools(mut declared: Vec<(Tool, ToolRule)>, limits: &Limits) -> Vec<(Tool, ToolRule)> {
-    if !declared.is_empty() {
-        declared.push(reading::tool(limits));
+/// The configured tools, and the one that reads on in what they leave.
+pub fn toolbox(mut configured: Vec<(Tool, ToolRule)>, limits: &Limits) -> Toolbox {
+    if !configured.is_empty() {
+        configured.push(reading::tool(limits));
     }
-    declared
+    Toolbox::new(configured)
 }

@@ -1,8 +1,8 @@
 //! The security argument, in two functions.
 //!
 //! `judge` turns a call into a grant or a refusal: tool, schema, typed action, decision. It is pure: it resolves no name, opens
-//! no socket, starts no process and sees no credential. `perform` carries a grant out: the intent is on disk before anything
-//! happens, the credential is handed out after that, and the outcome is recorded before it is answered. There is no other way
+//! no socket, starts no process and sees no credential. `perform` carries a grant out, if the tool's pace lets it begin: the
+//! intent is on disk before anything happens, the credential is handed out after that, and the outcome is recorded before it is answered. There is no other way
 //! from a line on stdin to an effect: an executor takes `Authorized<A>`, and only `policy::decide` makes one.
 
 use std::sync::Arc;
@@ -21,6 +21,7 @@ use crate::outcome::budget::Sinks;
 use crate::outcome::result::{Code, Executed, Failure, Outcome};
 use crate::policy::decide::{Refusal, decide};
 use crate::policy::grant::Grant;
+use crate::policy::pace::Paces;
 use crate::policy::rules::Toolbox;
 
 /// What `perform` works with.
@@ -33,27 +34,44 @@ pub struct World {
     pub vault: Vault,
     /// Keeps what did not fit a reply.
     pub store: Arc<Store>,
+    /// Rates and slots of the tools.
+    pub paces: Paces,
 }
 
 /// Decides about a call. Nothing has happened when it returns, whatever it returns.
 pub fn judge(call: &Call, tools: &Toolbox) -> Result<Grant, Refusal> {
-    let (tool, rule) = tools.find(call.tool()).ok_or_else(|| Refusal::UnknownTool { name: call.tool().to_owned() })?;
-    let action: Action = tool.action(call.arguments()).map_err(Refusal::BadArguments)?;
+    judge_arguments(call.tool(), call.arguments(), tools)
+}
+
+/// The same for a call that nobody made: arguments as strictly checked JSON text of an object.
+pub fn judge_arguments(name: &str, arguments: &str, tools: &Toolbox) -> Result<Grant, Refusal> {
+    let (tool, rule) = tools.find(name).ok_or_else(|| Refusal::UnknownTool { name: name.to_owned() })?;
+    let action: Action = tool.action(arguments).map_err(Refusal::BadArguments)?;
     decide(tool, rule, action)
 }
 
 /// Carries out what was granted. `number` names the call in the journal, `admitted` is when its time began.
-pub fn perform(grant: Grant, number: u64, admitted: Instant, ctx: &CallCtx<'_>, world: &World) -> Outcome {
+///
+/// # Errors
+/// The tool's rate or its `max_concurrent`; nothing was done.
+pub fn perform(grant: Grant, number: u64, admitted: Instant, ctx: &CallCtx<'_>, world: &World) -> Result<Outcome, Refusal> {
     if ctx.token.is_cancelled() {
-        return Failure::cancelled(Executed::No, None).into();
+        return Ok(Failure::cancelled(Executed::No, None).into());
     }
     if Instant::now() >= ctx.deadline {
         let message = "the call's time was over before it could begin: too many calls were ahead of it; try again later";
-        return Failure::new(Code::TimedOut, Executed::No, message).into();
+        return Ok(Failure::new(Code::TimedOut, Executed::No, message).into());
     }
     if let Hands::Recorder(recorder) = &world.hands {
-        return recorder.record(&grant);
+        return Ok(recorder.record(&grant));
     }
+    // Held until the work has ended and its outcome is recorded.
+    let _slot = world.paces.enter(&grant.terms().tool, Instant::now())?;
+    Ok(carry_out(grant, number, admitted, ctx, world))
+}
+
+/// Between the intent and the record of its outcome.
+fn carry_out(grant: Grant, number: u64, admitted: Instant, ctx: &CallCtx<'_>, world: &World) -> Outcome {
     let on_disk = if grant.touches_world() { OnDisk::ByMode } else { OnDisk::Later };
     if let Err(error) = world.journal.append(intent(&grant, number), on_disk, Some(ctx.token)) {
         return not_recorded(error).into();

@@ -15,6 +15,7 @@ use crate::gateway::shared::{Job, Shared};
 use crate::mcp::render::render;
 use crate::outcome::budget::Sinks;
 use crate::outcome::result::{Code, Executed};
+use crate::policy::decide::Refusal;
 use crate::thread::{self, Thread};
 use crate::wire::outbox::Ticket;
 
@@ -83,18 +84,22 @@ fn work(shared: &Shared) {
 /// One call, from judgement to reply.
 fn carry(shared: &Shared, ticket: Ticket, admitted: Admitted<Job>, has_begun: &AtomicBool) -> Answer {
     let Admitted { job: Job { call, admitted, timeout, line, meter }, token } = admitted;
+    let refused = |refusal: &Refusal| {
+        shared.refused(refusal.stage(), refusal.reason(), line, Some(call.origin().era));
+        answer::refusal(&call, refusal, shared.clock.since(admitted)).into()
+    };
     let grant = match judge(&call, &shared.tools) {
         Ok(grant) => grant,
-        Err(refusal) => {
-            shared.refused(refusal.stage(), refusal.reason(), line, Some(call.origin().era));
-            return answer::refusal(&call, &refusal, shared.clock.since(admitted)).into();
-        }
+        Err(refusal) => return refused(&refusal),
     };
     has_begun.store(true, Ordering::SeqCst);
     let (redactor, store) = (shared.world.vault.redactor(), Arc::clone(&shared.world.store));
     let sinks = Sinks { redactor, meter, store, tool: Arc::from(call.tool()) };
     let ctx = CallCtx { token: &token, deadline: admitted + timeout, sinks };
-    let outcome = perform(grant, ticket, admitted, &ctx, &shared.world);
+    let outcome = match perform(grant, ticket, admitted, &ctx, &shared.world) {
+        Ok(outcome) => outcome,
+        Err(refusal) => return refused(&refusal),
+    };
     shared.operator_redactor();
     if shared.facts.dry_run {
         shared.counters.recorded.add(1);

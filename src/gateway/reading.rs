@@ -6,7 +6,7 @@ use crate::action::{Recipe, Tool};
 use crate::limits::Limits;
 use crate::mcp::call::READ_RESULT;
 use crate::mcp::listing::{ToolAnnotations, ToolEntry};
-use crate::policy::rules::{AtLimit, ToolRule};
+use crate::policy::rules::{Allow, AtLimit, Pace, ToolRule};
 
 const TITLE: &str = "Read on in a result";
 /// The tool's description, as listed.
@@ -35,6 +35,8 @@ pub fn tool(limits: &Limits) -> (Tool, ToolRule) {
         content_bytes: limits.content_bytes,
         at_limit: AtLimit::Drain,
         timeout: limits.call_timeout,
+        allow: Allow::AsDeclared,
+        pace: Pace::default(),
     };
     (tool, rule)
 }

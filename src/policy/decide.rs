@@ -5,13 +5,14 @@
 
 use std::fmt;
 use std::sync::Arc;
+use std::time::Duration;
 
-use crate::action::http::{HttpAction, Origin};
-use crate::action::template::path::has_dot_segment;
+use crate::action::http::Origin;
 use crate::action::template::quoted;
 use crate::action::{Action, ArgumentError, Recipe, Tool};
+use crate::policy::allow::{covers, match_command, match_request};
 use crate::policy::grant::{Authorized, Grant, Terms};
-use crate::policy::rules::{CredentialRule, HostRule, Scope, ToolRule};
+use crate::policy::rules::{Allow, CommandRules, CredentialRule, HostRule, Placement, Rate, RequestRule, ToolRule};
 
 /// Why a call was refused. Nothing was executed and no credential was looked at.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -35,15 +36,52 @@ pub enum Refusal {
         /// Name of the host.
         host: String,
     },
+    /// No allow rule of the gateway's own tool matches the action.
+    NotAllowed {
+        /// Name of the tool, which is its key under `builtin`.
+        tool: String,
+        /// What was wanted, as in `Terms::target`.
+        target: String,
+        /// The rule that came nearest and its first part that did not fit; `None` where there is no rule.
+        nearest: Option<String>,
+    },
+    /// The caller sets the header that a credential stands in.
+    ReservedHeader {
+        /// Its name, lower case.
+        header: String,
+        /// Name of the credential.
+        credential: String,
+    },
+    /// More calls than the tool's `rate` gives.
+    RateLimited {
+        /// Name of the tool.
+        tool: String,
+        /// Its rate.
+        rate: Rate,
+        /// Until the next one is possible.
+        wait: Duration,
+    },
+    /// As many calls as the tool's `max_concurrent` allows are under way.
+    TooManyAtOnce {
+        /// Name of the tool.
+        tool: String,
+        /// How many.
+        max: usize,
+    },
 }
 
 impl Refusal {
-    /// The stage that could not be passed, for records: `call`, `action` or `grant`, the type that was not made.
+    /// The stage that could not be passed, for records: `call`, `action` or `grant`, the type that was not made; `pace`, where
+    /// there was a grant and it is too early.
     pub fn stage(&self) -> &'static str {
         match self {
             Refusal::UnknownTool { .. } => "call",
             Refusal::BadArguments(_) => "action",
-            Refusal::CredentialScope { .. } | Refusal::UndeclaredHost { .. } => "grant",
+            Refusal::CredentialScope { .. }
+            | Refusal::UndeclaredHost { .. }
+            | Refusal::NotAllowed { .. }
+            | Refusal::ReservedHeader { .. } => "grant",
+            Refusal::RateLimited { .. } | Refusal::TooManyAtOnce { .. } => "pace",
         }
     }
 
@@ -54,6 +92,10 @@ impl Refusal {
             Refusal::BadArguments(_) => "bad_arguments",
             Refusal::CredentialScope { .. } => "credential_scope",
             Refusal::UndeclaredHost { .. } => "undeclared_host",
+            Refusal::NotAllowed { .. } => "not_allowed",
+            Refusal::ReservedHeader { .. } => "reserved_header",
+            Refusal::RateLimited { .. } => "rate_limited",
+            Refusal::TooManyAtOnce { .. } => "max_concurrent",
         }
     }
 }
@@ -67,28 +109,57 @@ impl fmt::Display for Refusal {
                 write!(f, "credential {}: expected a target within its \"for\", got {target}", quoted(credential))
             }
             Refusal::UndeclaredHost { host } => write!(f, "expected the declared host of the tool, got {}", quoted(host)),
+            Refusal::NotAllowed { tool, target, nearest } => {
+                write!(f, "builtin.{tool}: no allow rule matches {target}")?;
+                nearest.as_ref().map_or(Ok(()), |nearest| write!(f, "; nearest is {nearest}"))
+            }
+            Refusal::ReservedHeader { header, credential } => {
+                let (header, credential) = (quoted(header), quoted(credential));
+                write!(f, "headers: expected no {header}, which the gateway sets with the credential {credential}")
+            }
+            Refusal::RateLimited { tool, rate, wait } => {
+                // Rounded up: whoever waits that long is not refused again.
+                let tenths = wait.as_nanos().div_ceil(100_000_000).max(1);
+                let (tool, seconds) = (quoted(tool), format!("{}.{}", tenths / 10, tenths % 10));
+                let Rate { per_minute, burst } = rate;
+                write!(f, "rate of tool {tool}: {per_minute} a minute, burst {burst}; the next call is possible in {seconds} s")
+            }
+            Refusal::TooManyAtOnce { tool, max } => {
+                let tool = quoted(tool);
+                write!(f, "max_concurrent of tool {tool}: expected at most {max} at once, got one more; wait for one to end")
+            }
         }
     }
 }
 
 impl std::error::Error for Refusal {}
 
-/// Decides about a tool's action. A declared tool may act by the rule `declared:NAME`; a credential narrows that to its
-/// scopes, and to HTTP; a remote command needs the host the tool was declared with, whose credentials are that host's own.
+/// What an action may be carried out by: the rule as recorded, and what comes with it.
+struct Basis {
+    rule: String,
+    credential: Option<Arc<CredentialRule>>,
+    host: Option<Arc<HostRule>>,
+}
+
+/// Decides about a tool's action. A declared tool may act by the rule `declared:NAME`, for its target is fixed; a tool of the
+/// gateway's own by the first of its allow rules that matches whole. A credential narrows that to its scopes, and to HTTP; a
+/// remote command goes to a host that the rule names, whose credentials are that host's own.
 pub fn decide(tool: &Tool, rule: &ToolRule, action: Action) -> Result<Grant, Refusal> {
     let target = action.target();
-    if let Some(credential) = &rule.credential
-        && !may_carry(credential, &action)
-    {
-        return Err(Refusal::CredentialScope { credential: credential.name.clone(), target });
+    let basis = match &rule.allow {
+        Allow::AsDeclared => as_declared(tool, rule, &action)?,
+        Allow::Requests(rules) => by_request_rule(tool, rules, &action)?,
+        Allow::Commands(rules) => by_command_rule(tool, rules, &action)?,
+    };
+    if let Some(credential) = &basis.credential {
+        check_credential(credential, &action)?;
     }
-    let host = host_of(rule, &action)?;
     let terms = Terms {
         tool: tool.name.clone(),
-        rule: rule_name(tool),
+        rule: basis.rule,
         target,
-        credential: rule.credential.as_ref().map(Arc::clone),
-        host,
+        credential: basis.credential,
+        host: basis.host,
         content_bytes: rule.content_bytes,
         at_limit: rule.at_limit,
         timeout: rule.timeout,
@@ -101,15 +172,39 @@ pub fn decide(tool: &Tool, rule: &ToolRule, action: Action) -> Result<Grant, Ref
     })
 }
 
-/// What allows a tool to act, as recorded: what the operator declared, or what every gateway offers.
-fn rule_name(tool: &Tool) -> String {
-    match tool.recipe {
+/// What the operator declared, or what every gateway offers. A tool whose target the caller writes is neither.
+fn as_declared(tool: &Tool, rule: &ToolRule, action: &Action) -> Result<Basis, Refusal> {
+    let name = match tool.recipe {
         Recipe::Http(_) | Recipe::Exec(_) | Recipe::Ssh(_) => format!("declared:{}", tool.name),
         Recipe::Read => format!("builtin:{}", tool.name),
-    }
+        Recipe::HttpRequest | Recipe::SshExec => return Err(not_allowed(tool, action, None)),
+    };
+    let host = host_of(rule, action)?;
+    Ok(Basis { rule: name, credential: rule.credential.as_ref().map(Arc::clone), host })
 }
 
-/// The host of a remote command; other actions have none.
+fn by_request_rule(tool: &Tool, rules: &[RequestRule], action: &Action) -> Result<Basis, Refusal> {
+    let Action::Http(request) = action else { return Err(not_allowed(tool, action, None)) };
+    let (index, rule) = match_request(rules, request).map_err(|nearest| not_allowed(tool, action, nearest))?;
+    Ok(Basis { rule: allow_rule(tool, index), credential: rule.credential.as_ref().map(Arc::clone), host: None })
+}
+
+fn by_command_rule(tool: &Tool, rules: &CommandRules, action: &Action) -> Result<Basis, Refusal> {
+    let Action::Ssh(command) = action else { return Err(not_allowed(tool, action, None)) };
+    let (index, host) = match_command(rules, command).map_err(|nearest| not_allowed(tool, action, nearest))?;
+    Ok(Basis { rule: allow_rule(tool, index), credential: None, host: Some(Arc::clone(host)) })
+}
+
+/// Where the rule stands in the configuration.
+fn allow_rule(tool: &Tool, index: usize) -> String {
+    format!("builtin.{}.allow[{index}]", tool.name)
+}
+
+fn not_allowed(tool: &Tool, action: &Action, nearest: Option<String>) -> Refusal {
+    Refusal::NotAllowed { tool: tool.name.clone(), target: action.target(), nearest }
+}
+
+/// The host of a declared remote command; other actions have none.
 fn host_of(rule: &ToolRule, action: &Action) -> Result<Option<Arc<HostRule>>, Refusal> {
     let Action::Ssh(action) = action else { return Ok(None) };
     match rule.host.as_ref().filter(|host| host.name == action.host) {
@@ -118,37 +213,32 @@ fn host_of(rule: &ToolRule, action: &Action) -> Result<Option<Arc<HostRule>>, Re
     }
 }
 
+/// Whether a credential may go with the action, and has the header it stands in to itself.
+fn check_credential(credential: &CredentialRule, action: &Action) -> Result<(), Refusal> {
+    let Action::Http(request) = action else { return Err(out_of_scope(credential, action)) };
+    if !credential.scopes.iter().any(|scope| covers(scope, request)) {
+        return Err(out_of_scope(credential, action));
+    }
+    let header = match &credential.placement {
+        Placement::Bearer => "authorization",
+        Placement::Header { name, .. } => name,
+    };
+    if request.headers.iter().any(|(name, _)| name == header) {
+        return Err(Refusal::ReservedHeader { header: header.to_owned(), credential: credential.name.clone() });
+    }
+    Ok(())
+}
+
+fn out_of_scope(credential: &CredentialRule, action: &Action) -> Refusal {
+    Refusal::CredentialScope { credential: credential.name.clone(), target: action.target() }
+}
+
 /// Whether a credential has any business with an origin: for the check at load that a tool can ever use its credential.
 pub fn covers_origin(credential: &CredentialRule, origin: &Origin) -> bool {
     credential
         .scopes
         .iter()
         .any(|scope| scope.scheme == origin.scheme && scope.host == origin.host && scope.port == origin.port)
-}
-
-fn may_carry(credential: &CredentialRule, action: &Action) -> bool {
-    match action {
-        Action::Http(action) => credential.scopes.iter().any(|scope| covers(scope, action)),
-        Action::Exec(_) | Action::Ssh(_) | Action::Read(_) => false,
-    }
-}
-
-fn covers(scope: &Scope, action: &HttpAction) -> bool {
-    scope.scheme == action.scheme
-        && scope.host == action.host
-        && scope.port == action.port
-        && action.path.starts_with('/')
-        && !has_dot_segment(&action.path)
-        && (scope.paths.is_empty() || scope.paths.iter().any(|prefix| is_under(prefix, &action.path)))
-}
-
-/// Compares raw segments from the root, so that `/repos` covers `/repos` and `/repos/x` but neither `/reposx` nor
-/// `/repos%2Fx`. A prefix that is no absolute path covers nothing.
-fn is_under(prefix: &str, path: &str) -> bool {
-    let (Some(prefix), Some(path)) = (prefix.strip_prefix('/'), path.strip_prefix('/')) else { return false };
-    let prefix = prefix.strip_suffix('/').unwrap_or(prefix);
-    let mut segments = path.split('/');
-    prefix.is_empty() || prefix.split('/').all(|segment| segments.next() == Some(segment))
 }
 
 #[cfg(test)]
@@ -160,7 +250,8 @@ mod tests {
     use crate::action::ssh::{SshTemplate, SshWritten};
     use crate::action::template::argv::Dash;
     use crate::mcp::listing::ToolAnnotations;
-    use crate::policy::rules::{AtLimit, HostKeyPolicy, Placement, SshAuth, Tie, Toolbox};
+    use crate::policy::rules::{AtLimit, HostKeyPolicy, Pace, Scope, SshAuth, Tie, Toolbox};
+    use crate::policy::shape::Shape;
     use serde_json::json;
     use std::path::PathBuf;
     use std::time::Duration;
@@ -239,6 +330,8 @@ mod tests {
             content_bytes: 4096,
             at_limit: AtLimit::Stop,
             timeout: Duration::from_secs(5),
+            allow: Allow::AsDeclared,
+            pace: Pace::default(),
         }
     }
 
@@ -379,6 +472,121 @@ mod tests {
         }
         check_raw_path("/repos/", "/repos/a%2Fb", true);
         check_raw_path("/repos/", "/repos/..a/.b/c..", true);
+    }
+
+    fn builtin_tool(name: &str, recipe: Recipe) -> Tool {
+        let input =
+            if matches!(recipe, Recipe::SshExec) { crate::action::ssh_exec::INPUT } else { crate::action::http_request::INPUT };
+        tool(name, serde_json::from_str(input).unwrap(), recipe)
+    }
+
+    /// Requests under /v1/, and under /v1/keyed/ those that carry a credential for less.
+    fn request_rules() -> ToolRule {
+        let with_paths = |paths: &[&str]| Scope {
+            scheme: Scheme::Https,
+            host: "api.example.com".to_owned(),
+            port: 443,
+            paths: paths.iter().map(|path| (*path).to_owned()).collect(),
+        };
+        let credential = |name: &str, placement| {
+            let scopes = vec![with_paths(&["/keyed/ours/"])];
+            Some(Arc::new(CredentialRule { name: name.to_owned(), placement, scopes }))
+        };
+        let header = Placement::Header { name: "x-api-key".to_owned(), prefix: String::new() };
+        let rule = |paths: &[&str], methods: &[&str], credential| RequestRule {
+            scope: with_paths(paths),
+            methods: methods.iter().map(|method| (*method).to_owned()).collect(),
+            credential,
+        };
+        let rules = vec![
+            rule(&["/v1/"], &["GET"], None),
+            rule(&["/keyed/"], &["GET"], credential("github", Placement::Bearer)),
+            rule(&["/keyed/"], &["PUT"], credential("web_key", header)),
+        ];
+        ToolRule { credential: None, allow: Allow::Requests(rules), ..self::rule(&[]) }
+    }
+
+    #[track_caller]
+    fn check_request(arguments: serde_json::Value, want: Result<(&str, Option<&str>), (&str, &str)>) {
+        let tool = builtin_tool("http_request", Recipe::HttpRequest);
+        let action = tool.action(&arguments.to_string()).unwrap();
+        match (decide(&tool, &request_rules(), action), want) {
+            (Ok(grant), Ok((rule, credential))) => {
+                let terms = grant.terms();
+                assert_eq!((terms.rule.as_str(), terms.credential_name()), (rule, credential), "{arguments}");
+                assert!(matches!(grant, Grant::Http(_)));
+            }
+            (Err(refusal), Err((reason, says))) => {
+                assert_eq!((refusal.stage(), refusal.reason()), ("grant", reason), "{arguments}");
+                assert!(refusal.to_string().contains(says), "{says:?} is not in {refusal}");
+            }
+            (got, want) => panic!("{arguments}: {got:?}, not {want:?}"),
+        }
+    }
+
+    #[test]
+    fn requests_run_by_an_allow_rule_and_carry_its_credential() {
+        let url = |path: &str| format!("https://api.example.com{path}");
+        check_request(json!({"url": url("/v1/x")}), Ok(("builtin.http_request.allow[0]", None)));
+        check_request(json!({"url": url("/keyed/ours/x")}), Ok(("builtin.http_request.allow[1]", Some("github"))));
+        let put = json!({"method": "PUT", "url": url("/keyed/ours/x"), "headers": {"x-other": "1"}});
+        check_request(put, Ok(("builtin.http_request.allow[2]", Some("web_key"))));
+        let nearest = "builtin.http_request: no allow rule matches GET https://api.example.com/v2?…; nearest is allow[0]: expected a path";
+        check_request(json!({"url": url("/v2?key=secret")}), Err(("not_allowed", nearest)));
+        let scope = "credential \"github\": expected a target within its \"for\", got GET https://api.example.com/keyed/theirs";
+        check_request(json!({"url": url("/keyed/theirs")}), Err(("credential_scope", scope)));
+        let set = json!({"method": "PUT", "url": url("/keyed/ours/x"), "headers": {"X-Api-Key": "mine"}});
+        let says = "headers: expected no \"x-api-key\", which the gateway sets with the credential \"web_key\"";
+        check_request(set, Err(("reserved_header", says)));
+        // Where no credential stands in it, it is a header like any other.
+        let own = json!({"url": url("/v1/x"), "headers": {"X-Api-Key": "mine"}});
+        check_request(own, Ok(("builtin.http_request.allow[0]", None)));
+    }
+
+    #[test]
+    fn commands_run_by_a_shape_on_a_named_host() {
+        let tool = builtin_tool("ssh_exec", Recipe::SshExec);
+        let agent = SshAuth::Agent { identity: PathBuf::from("/id.pub") };
+        let web1 = host(agent).host.unwrap();
+        let shapes = vec![Shape::parse(&["uptime".to_owned()]).unwrap()];
+        let rules = CommandRules { hosts: vec![web1], shapes, dash: Dash::Refused };
+        let rule = ToolRule { credential: None, allow: Allow::Commands(rules), ..rule(&[]) };
+        let decided = |arguments: serde_json::Value| decide(&tool, &rule, tool.action(&arguments.to_string()).unwrap());
+        let grant = decided(json!({"host": "web1", "argv": ["uptime"]})).unwrap();
+        assert_eq!(
+            (grant.terms().rule.as_str(), grant.terms().target.as_str()),
+            ("builtin.ssh_exec.allow[0]", "ssh web1 uptime")
+        );
+        assert_eq!(grant.terms().host.as_ref().unwrap().address, "10.0.0.5");
+        let refusal = decided(json!({"host": "web1", "argv": ["uptime", "; touch x"]})).unwrap_err();
+        let says = "builtin.ssh_exec: no allow rule matches ssh web1 uptime \"; touch x\"; nearest is allow[0]: expected 1 elements, got 2";
+        assert_eq!((refusal.reason(), refusal.to_string().as_str()), ("not_allowed", says));
+        let refusal = decided(json!({"host": "web2", "argv": ["uptime"]})).unwrap_err();
+        let says = "builtin.ssh_exec: no allow rule matches ssh web2 uptime; nearest is hosts: expected \"web1\", got \"web2\"";
+        assert_eq!(refusal.to_string(), says);
+    }
+
+    /// Whatever rules a tool is given by mistake, one whose target the caller writes runs by rules of its own kind alone.
+    #[test]
+    fn a_target_that_the_caller_writes_needs_a_rule_of_its_kind() {
+        let request = builtin_tool("http_request", Recipe::HttpRequest);
+        let command = builtin_tool("ssh_exec", Recipe::SshExec);
+        let agent = SshAuth::Agent { identity: PathBuf::from("/id.pub") };
+        let no_commands = CommandRules { hosts: Vec::new(), shapes: Vec::new(), dash: Dash::Allowed };
+        let with = |allow: Allow| ToolRule { credential: None, allow, ..host(agent.clone()) };
+        let url = r#"{"url": "https://api.example.com/v1/x"}"#;
+        let argv = r#"{"host": "web1", "argv": ["uptime"]}"#;
+        for (tool, arguments, allow) in [
+            (&request, url, Allow::AsDeclared),
+            (&request, url, Allow::Requests(Vec::new())),
+            (&request, url, Allow::Commands(no_commands.clone())),
+            (&command, argv, Allow::AsDeclared),
+            (&command, argv, Allow::Commands(no_commands)),
+            (&command, argv, request_rules().allow),
+        ] {
+            let refusal = decide(tool, &with(allow), tool.action(arguments).unwrap()).unwrap_err();
+            assert_eq!((refusal.stage(), refusal.reason()), ("grant", "not_allowed"), "{refusal}");
+        }
     }
 
     #[test]

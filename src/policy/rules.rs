@@ -7,8 +7,10 @@ use std::time::Duration;
 
 use crate::action::Tool;
 use crate::action::http::Scheme;
+use crate::action::template::argv::Dash;
+use crate::policy::shape::Shape;
 
-/// The declared tools with their rules, ordered by name.
+/// The tools with their rules, ordered by name.
 #[derive(Debug, Default)]
 pub struct Toolbox {
     tools: Vec<(Tool, ToolRule)>,
@@ -33,7 +35,7 @@ impl Toolbox {
     }
 }
 
-/// The terms under which one declared tool runs.
+/// The terms under which one tool runs.
 #[derive(Debug, Clone)]
 pub struct ToolRule {
     /// The credential its request carries, if any.
@@ -46,6 +48,62 @@ pub struct ToolRule {
     pub at_limit: AtLimit,
     /// From admission to outcome.
     pub timeout: Duration,
+    /// What may be done with it.
+    pub allow: Allow,
+    /// How often, and how many at once.
+    pub pace: Pace,
+}
+
+/// What may be done with a tool.
+#[derive(Debug, Clone, Default)]
+pub enum Allow {
+    /// What it was declared with, whose target is fixed; of the gateway's own tools, `read_result`.
+    #[default]
+    AsDeclared,
+    /// Requests that one of these rules matches: `http_request`.
+    Requests(Vec<RequestRule>),
+    /// Commands that these rules match: `ssh_exec`.
+    Commands(CommandRules),
+}
+
+/// One of `builtin.http_request.allow`.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct RequestRule {
+    /// Where a request may go.
+    pub scope: Scope,
+    /// With which methods, upper case; never empty.
+    pub methods: Vec<String>,
+    /// The credential it carries, within that credential's own scopes.
+    pub credential: Option<Arc<CredentialRule>>,
+}
+
+/// Of `builtin.ssh_exec`.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct CommandRules {
+    /// Where commands may run.
+    pub hosts: Vec<Arc<HostRule>>,
+    /// Which commands: `allow`.
+    pub shapes: Vec<Shape>,
+    /// Whether what a `*` stands for may begin with `-`: `allow_dash`.
+    pub dash: Dash,
+}
+
+/// How often a tool is used, and how many calls of it run at once; each absent where nothing was said.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Pace {
+    /// `rate`.
+    pub rate: Option<Rate>,
+    /// `max_concurrent`, at least 1.
+    pub max_concurrent: Option<usize>,
+}
+
+/// How often a tool is used.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Rate {
+    /// Calls that come back within a minute, at least 1.
+    pub per_minute: u32,
+    /// Calls that are there at the beginning, and the most that are ever saved up, at least 1.
+    pub burst: u32,
 }
 
 /// What becomes of a command whose output outgrows the content limit.

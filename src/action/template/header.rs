@@ -15,6 +15,11 @@ const OWNED: &[&str] =
 /// Fields that carry credentials.
 const CREDENTIALS: &[&str] = &["authorization", "cookie", "proxy-authorization"];
 
+/// Fields by which some servers take a request for another one than its request line says: another method, path or host.
+const STEERING: &[&str] =
+    &["forwarded", "x-host", "x-http-host-override", "x-http-method", "x-http-method-override", "x-method-override"];
+const STEERING_PREFIXES: &[&str] = &["x-forwarded-", "x-original-", "x-rewrite-"];
+
 /// A header with its name in lower case.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct HeaderTemplate {
@@ -71,6 +76,32 @@ impl HeaderTemplate {
     pub fn add_names(&self, names: &mut Names) {
         names.add_optional(self.value.names());
     }
+}
+
+/// A header as a caller wrote it, name in lower case: its own, and visible ASCII without white space at its ends. The problem
+/// names the header and never its value, which may be a secret in the wrong place.
+pub(in crate::action) fn parse_given(name: &str, value: &str) -> Result<(String, String), String> {
+    if !is_token(name) {
+        return Err(format!("expected a header name such as x-request-id, got {}", quoted(name)));
+    }
+    let lower = name.to_ascii_lowercase();
+    let shown = quoted(&lower);
+    if CREDENTIALS.contains(&lower.as_str()) {
+        return Err(format!("expected no {shown}, which carries a credential: the gateway adds those where a rule says so"));
+    }
+    if OWNED.contains(&lower.as_str()) || lower.starts_with("proxy-") {
+        return Err(format!("expected no {shown}, which the gateway sets itself"));
+    }
+    if STEERING.contains(&lower.as_str()) || STEERING_PREFIXES.iter().any(|prefix| lower.starts_with(prefix)) {
+        return Err(format!("expected no {shown}, by which a server could read another target than the one that was judged"));
+    }
+    if value.len() > VALUE_BYTES_MAX {
+        return Err(format!("expected at most {VALUE_BYTES_MAX} bytes in the value of {shown}, got {}", value.len()));
+    }
+    if !value.bytes().all(is_visible) || value.trim_ascii().len() != value.len() {
+        return Err(format!("expected visible ASCII without spaces at its ends in the value of {shown}, got something else"));
+    }
+    Ok((lower, value.to_owned()))
 }
 
 /// Checks a field name (RFC 9110 section 5.1) and gives it in lower case. The executor's and credential fields are refused.

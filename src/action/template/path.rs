@@ -6,7 +6,7 @@
 use std::ops::Range;
 
 use crate::action::template::{
-    Arguments, FillError, Names, Piece, TemplateError, Text, is_unreserved, push_encoded, push_percent,
+    Arguments, FillError, Names, Piece, TemplateError, Text, is_unreserved, push_encoded, push_percent, quoted,
 };
 
 const PLACE: &str = "the request target";
@@ -62,6 +62,55 @@ impl PathTemplate {
 pub fn check_path(text: &str) -> Result<(), TemplateError> {
     PathTemplate::parse(text)?;
     Text::parse_literal(text).map(|_| ())
+}
+
+/// Checks a whole path that a caller wrote: percent-encoded once and for all, with segments that no server reads in two ways.
+/// Beside dot segments it has no empty one (but behind a last `/`), no encoded separator, control or escape, and is UTF-8.
+pub(in crate::action) fn check_given_path(path: &str) -> Result<(), String> {
+    check_given_characters(path, is_path_char)?;
+    let decoded = percent_decoded(path);
+    let Ok(text) = std::str::from_utf8(&decoded) else {
+        return Err(format!("expected UTF-8 behind the escapes of the path, got {}", quoted(path)));
+    };
+    let escaped = |separator: char| text.matches(separator).count() > path.matches(separator).count();
+    if escaped('/') || escaped('\\') {
+        return Err(format!("expected no encoded separator (%2F, %5C) in the path, got {}", quoted(path)));
+    }
+    if text.chars().any(char::is_control) {
+        return Err(format!("expected no encoded control character in the path, got {}", quoted(path)));
+    }
+    if percent_decoded(text) != decoded {
+        return Err(format!("expected no escape inside an escape (such as %252F) in the path, got {}", quoted(path)));
+    }
+    if has_dot_segment(path) {
+        return Err(format!("expected a path without . and .. segments, got {}", quoted(path)));
+    }
+    if path.contains("//") {
+        return Err(format!("expected a path without an empty segment, got {}", quoted(path)));
+    }
+    Ok(())
+}
+
+/// Checks a query that a caller wrote (RFC 3986 section 3.4): percent-encoded already.
+pub(in crate::action) fn check_given_query(query: &str) -> Result<(), String> {
+    check_given_characters(query, |char| char == '?' || is_path_char(char))
+}
+
+fn check_given_characters(text: &str, fits: fn(char) -> bool) -> Result<(), String> {
+    for (at, char) in text.char_indices() {
+        let digits = text.as_bytes().get(at + 1..at + 3);
+        if char == '%' && !digits.is_some_and(|digits| digits.iter().all(u8::is_ascii_hexdigit)) {
+            return Err(format!("expected % and two hex digits, got {}", quoted(text)));
+        }
+        if char != '%' && !fits(char) {
+            return Err(format!(
+                "expected no character that must be encoded as %XX, got {} in {}",
+                quoted(&char.to_string()),
+                quoted(text)
+            ));
+        }
+    }
+    Ok(())
 }
 
 /// Whether a percent-encoded path has a `.` or `..` segment in a spelling some server undoes: behind `%2e`, `%2f`, a

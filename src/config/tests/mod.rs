@@ -1,5 +1,6 @@
 //! Whole configurations: what loads and what it means, what does not and every line that says why.
 
+mod builtin;
 mod meant;
 mod remote;
 mod source;
@@ -86,6 +87,17 @@ pub(super) const FULL: &str = r#"{
              "host_key": "accept-new", "known_hosts": "/no/such/file", "tie": "stdin"},
     "web3": {"address": "Web3.Example.com", "user": "DOM\\root", "auth": {"password": "word"}, "known_hosts": "/dev/null"}
   },
+  "builtin": {
+    "http_request": {
+      "allow": [
+        {"host": "API.Example.com", "methods": ["GET", "PUT"], "paths": ["/v1/"]},
+        {"host": "localhost", "port": 8080, "scheme": "http", "credential": "web_key"}
+      ],
+      "content_bytes": 16384, "timeout_s": 2.5, "rate": {"per_minute": 30}, "max_concurrent": 4, "confirm": "never"},
+    "ssh_exec": {
+      "hosts": ["web2", "web3"], "allow": [["uptime"], ["journalctl", "-u", "*", "-n", "*"]], "allow_dash": true, "stop_at_limit": true,
+      "content_bytes": 8192, "timeout_s": 3, "rate": {"per_minute": 60, "burst": 5}, "max_concurrent": 2, "confirm": "never"}
+  },
   "tools": [
     {"name": "list_issues", "title": "Issues", "description": "Open issues of a repository",
      "annotations": {"readOnlyHint": true, "destructiveHint": false, "idempotentHint": true, "openWorldHint": true},
@@ -98,7 +110,7 @@ pub(super) const FULL: &str = r#"{
      "http": {"method": "POST", "url": "http://localhost:8080/x", "body": {"json": {"z": "{x}", "a": [1.50]}}, "credential": "web_key"}},
     {"name": "note", "description": "Note", "http": {"method": "POST", "url": "https://example.com/", "body": {"text": "hello"}}},
     {"name": "form", "description": "Form", "http": {"method": "POST", "url": "https://example.com/", "body": {"form": {"a": "b"}}}},
-    {"name": "disk", "description": "Disk use", "allow_dash": true, "stop_at_limit": true,
+    {"name": "disk", "description": "Disk use", "allow_dash": true, "stop_at_limit": true, "rate": {"per_minute": 6, "burst": 2}, "max_concurrent": 1,
      "input": {"type": "object", "properties": {"path": {"type": "string"}}},
      "exec": {"argv": ["sh", "{path}"], "env": {"LANG": "C", "EXTRA": "1"}, "cwd": "/tmp", "timeout_s": 10}},
     {"name": "restart", "description": "Restart", "allow_dash": true,
@@ -116,7 +128,9 @@ fn full() -> String {
         return FULL.to_owned();
     }
     let (rest, _) = FULL.split_once(",\n    {\"name\": \"restart\"").unwrap();
-    format!("{rest}\n  ]\n}}")
+    let (before, builtin) = rest.split_once(",\n    \"ssh_exec\"").unwrap();
+    let (_, tools) = builtin.split_once("\n  },\n  \"tools\"").unwrap();
+    format!("{before}\n  }},\n  \"tools\"{tools}\n  ]\n}}")
 }
 
 #[test]
@@ -153,8 +167,11 @@ fn every_key_means_what_it_says() {
     assert_eq!((warned.len(), of_hosts.len()), (2, unused), "{:?}", config.warnings);
     assert!(of_hosts.iter().all(|warning| warning.ends_with("no tool uses this host")), "{of_hosts:?}");
     let names: Vec<&str> = config.tools.iter().map(|(tool, _)| tool.name.as_str()).collect();
-    let all = ["list_issues", "save", "note", "form", "disk", "restart", "up2", "up3"];
-    assert_eq!(names, all[..all.len() - unused]);
+    let mut all = vec!["list_issues", "save", "note", "form", "disk", "restart", "up2", "up3", "http_request", "ssh_exec"];
+    if unused > 0 {
+        all.retain(|name| !["restart", "up2", "up3", "ssh_exec"].contains(name));
+    }
+    assert_eq!(names, all);
 }
 
 #[test]
@@ -296,11 +313,11 @@ fn the_example_of_the_design_lacks_only_what_is_to_come() {
         format!("5:30: /journal/keep_days: {}", lacking("keep_days")),
         format!("6:3: /approvals: {}", lacking("approvals")),
         format!("19:80: /tools/1/confirm: \"confirm\": {}", lacking("ask")),
-        format!("24:3: /builtin: {}", lacking("builtin")),
         format!("26:3: /servers: {}", lacking("servers")),
     ];
     if !cfg!(feature = "ssh") {
         expected.insert(3, "21:6: /tools/1/ssh: this build has no SSH (feature ssh)".to_owned());
+        expected.insert(4, "25:15: /builtin/ssh_exec: this build has no SSH (feature ssh)".to_owned());
     }
     check_errors(DESIGN, &expected.iter().map(String::as_str).collect::<Vec<_>>());
 }
@@ -310,7 +327,7 @@ fn the_example_of_the_design_lacks_only_what_is_to_come() {
 fn the_example_of_the_design_loads_without_it() {
     let mut value: serde_json::Value = serde_json::from_str(DESIGN).unwrap();
     let top = value.as_object_mut().unwrap();
-    for later in ["approvals", "builtin", "servers"] {
+    for later in ["approvals", "servers"] {
         top.remove(later).unwrap();
     }
     top["journal"].as_object_mut().unwrap().remove("keep_days").unwrap();
@@ -318,7 +335,7 @@ fn the_example_of_the_design_loads_without_it() {
     let config = check_ok(&format!("{value:#}"));
     assert_eq!(config.limits, Limits::default());
     let names: Vec<&str> = config.tools.iter().map(|(tool, _)| tool.name.as_str()).collect();
-    assert_eq!(names, ["list_issues", "restart", "disk"]);
+    assert_eq!(names, ["list_issues", "restart", "disk", "http_request", "ssh_exec"]);
     assert_eq!(config.tools[2].1.timeout, Duration::from_secs(10));
     let Action::Ssh(restart) = action(&config, "restart", r#"{"unit":"app"}"#) else { panic!() };
     assert_eq!((restart.host.as_str(), restart.command_line().as_str()), ("web1", "exec sudo systemctl restart app"));
