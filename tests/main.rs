@@ -35,6 +35,7 @@ mod quirks;
 mod rate;
 mod readme;
 mod refusals;
+mod reload;
 mod remote;
 mod reports;
 mod scarce;

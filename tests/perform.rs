@@ -60,7 +60,7 @@ impl Bench {
         let vault = Vault::new(config.credentials, tidegate::sys::user_id());
         let (tools, deadline) = (Toolbox::new(config.tools), Instant::now() + Duration::from_secs(60));
         let paces = Paces::new(&tools, Instant::now());
-        let world = World { hands, journal, vault, store: Arc::new(Store::new(&config.state_dir)), paces };
+        let world = World { hands, journal: Arc::new(journal), vault, store: Arc::new(Store::new(&config.state_dir)), paces };
         Bench { dir, tools, world, token: CancelToken::new().unwrap(), deadline }
     }
 

@@ -234,7 +234,7 @@ fn a_wrong_command_line_says_nothing_on_stdout() {
 fn it_starts_and_lists_its_tools_without_any_variable_r085() {
     let mut gateway = gateway().tools(SAY).through(r#"cd "$HOME" && shift && exec env -i "$@""#).start();
     gateway.initialize("2025-11-25");
-    assert_eq!(tools(&mut gateway), ["say", "tidegate_status"]);
+    assert_eq!(tools(&mut gateway), ["say", "read_result", "tidegate_status"]);
     said(&mut gateway, 1);
     gateway.end();
 }
@@ -244,7 +244,7 @@ fn a_state_folder_that_cannot_be_made_costs_the_calls_and_not_the_start() {
     let gateway = gateway().tools(SAY).set("state_dir", json!("/dev/null/state"));
     let mut gateway = gateway.start();
     gateway.initialize("2025-11-25");
-    assert_eq!(tools(&mut gateway), ["say", "tidegate_status"]);
+    assert_eq!(tools(&mut gateway), ["say", "read_result", "tidegate_status"]);
     let reply = gateway.ask(&modern_call(1, "say", "{}"));
     assert_eq!(reply["result"]["_meta"]["tidegate/outcome"]["code"], "journal_unavailable", "{reply}");
     assert_eq!(reply["result"]["_meta"]["tidegate/outcome"]["executed"], "no", "{reply}");
@@ -303,12 +303,12 @@ fn a_record_on_stdout_is_an_operator_line() {
 #[test]
 fn a_full_log_file_is_told_once_and_costs_nothing() {
     let gateway = gateway().tools(SAY).set("log", json!({"file": "/dev/full"}));
-    let gateway = gateway.says("the log file cannot be written: No space left on device").says("SIGHUP").says("SIGHUP");
+    let gateway = gateway.says("the log file cannot be written: No space left on device").says("at work").says("at work");
     let mut gateway = gateway.start();
     gateway.probe();
     for id in 0..2 {
         gateway.signal("HUP");
-        until("the operator is told", || gateway.stderr().matches("SIGHUP").count() == id + 1);
+        until("the operator is told", || gateway.stderr().matches("the configuration is at work").count() == id + 1);
         said(&mut gateway, u32::try_from(id).unwrap());
     }
     gateway.end();

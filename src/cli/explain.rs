@@ -13,7 +13,7 @@ use crate::cli::serve::load;
 use crate::cli::{EXIT_CONFIG, EXIT_IO, EXIT_NO, EXIT_OK, EXIT_USAGE, complain, print};
 use crate::config::Config;
 use crate::gateway::pipeline::judge_arguments;
-use crate::gateway::{answer, assemble, status};
+use crate::gateway::{answer, live, status};
 use crate::limits::LINE_IN_BYTES;
 use crate::policy::decide::Refusal;
 use crate::policy::grant::Grant;
@@ -146,7 +146,7 @@ fn explain(config: Config, tool: &str, arguments: &str, json: bool) -> (String, 
         let line = format!("{{\"decision\":\"allowed\",\"tool\":{},\"rule\":\"builtin:{tool}\"}}", to_line(tool));
         return (format!("{}\n", if json { &line } else { text }), EXIT_OK);
     }
-    let tools = assemble::toolbox(config.tools, &config.limits);
+    let tools = live::toolbox(config.tools, &config.limits);
     let pace = tools.find(tool).map(|(_, rule)| rule.pace).unwrap_or_default();
     match judge_arguments(tool, arguments, &tools) {
         Ok(grant) => (allowed(&grant, pace, json), EXIT_OK),

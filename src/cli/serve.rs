@@ -18,7 +18,8 @@ use crate::config::file::{Found, find};
 use crate::executor::recorder::Recorder;
 use crate::executor::{Executors, Hands};
 use crate::gateway::assemble::assemble;
-use crate::gateway::shared::Event;
+use crate::gateway::live::Announcement;
+use crate::gateway::shared::{Event, Shared};
 use crate::sys::Kind;
 use crate::wire::log::Operator;
 use crate::wire::stdio::{self, Input, Output};
@@ -50,6 +51,14 @@ fn serve(options: &ServeOptions, input: Input, output: Output, operator: &Operat
     sys::set_undumpable();
     sys::give_back_memory();
     wire::log::hook_panics();
+    // Before anything that takes time: a signal that comes meanwhile is heeded once the session runs.
+    let signals = match Signals::new([SIGTERM, SIGINT, SIGHUP, SIGUSR1]) {
+        Ok(signals) => signals,
+        Err(error) => {
+            complain(&format!("signals cannot be awaited: {error}"));
+            return EXIT_INTERNAL;
+        }
+    };
     let config = match load(options.config.as_deref()) {
         Ok(config) => config,
         Err(problems) => {
@@ -76,7 +85,7 @@ fn serve(options: &ServeOptions, input: Input, output: Output, operator: &Operat
             return EXIT_IO;
         }
     };
-    match session(config, hands, input, output, operator) {
+    match session(signals, config, options.config.as_deref(), hands, input, output, operator) {
         Ok(code) => code,
         Err(error) => {
             complain(&format!("the session cannot start: {error}"));
@@ -118,8 +127,15 @@ fn hands(options: &ServeOptions, config: &Config, protocol: [BorrowedFd<'_>; 2])
 }
 
 /// Runs the loop on a thread of its own, while this one waits for signals.
-fn session(config: Config, hands: Hands, input: Input, output: Output, operator: &Operator) -> io::Result<u8> {
-    let mut signals = Signals::new([SIGTERM, SIGINT, SIGHUP, SIGUSR1])?;
+fn session(
+    mut signals: Signals,
+    config: Config,
+    explicit: Option<&Path>,
+    hands: Hands,
+    input: Input,
+    output: Output,
+    operator: &Operator,
+) -> io::Result<u8> {
     let assembled = assemble(config, hands, Clock::System, Some(operator.shared().clone()))?;
     let shared = assembled.shared.clone();
     let reader = assembled.start(input, output)?;
@@ -137,11 +153,33 @@ fn session(config: Config, hands: Hands, input: Input, output: Output, operator:
                 asked = true;
             }
             SIGUSR1 => shared.mailbox.tell(Event::PrintCounters),
-            _ => log::warn!("SIGHUP: this version reads its configuration at start only; start it again to apply a change"),
+            _ => reload(explicit, &shared),
         }
     }
     thread.join();
     Ok(cause_rx.recv().map_or(EXIT_INTERNAL, |cause| cause.exit_code()))
+}
+
+/// SIGHUP: the configuration is read anew and taken whole, or not at all. This thread reads, so that a slow disk keeps nobody.
+fn reload(explicit: Option<&Path>, shared: &Shared) {
+    let before = shared.live();
+    let config = match load(explicit) {
+        Ok(config) if config.source.is_none() && before.facts.config.is_some() => {
+            return log::error!("reload: there is no configuration any more; the one before stays at work");
+        }
+        Ok(config) => config,
+        Err(problems) => {
+            problems.lines().for_each(|problem| log::error!("reload: {problem}"));
+            return log::error!("reload: the configuration is not sound; the one before stays at work");
+        }
+    };
+    let announcement = Announcement::of(&config);
+    let live = before.next(config, &shared.limits);
+    let count = live.tools.iter().count();
+    // Warm sessions of the one before end with its last call; those that are idle now are let go.
+    shared.replace_live(live).world.hands.close();
+    shared.mailbox.announce(announcement);
+    log::info!("reload: the configuration is at work, with {count} tools");
 }
 
 /// The wait for signals; over when this is dropped, be it that the reader panicked.

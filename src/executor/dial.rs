@@ -6,6 +6,7 @@
 use std::io;
 use std::net::{SocketAddr, TcpStream};
 use std::os::fd::AsFd;
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use crate::cancel::CancelToken;
@@ -23,7 +24,7 @@ const ADDRESSES: usize = 16;
 /// Turns hosts into connections. One for the whole gateway: the lookup threads are counted in it.
 pub struct Dialler {
     networks: Networks,
-    resolver: Resolver,
+    resolver: Arc<Resolver>,
 }
 
 /// Why there is no connection.
@@ -42,7 +43,12 @@ pub enum Undialled {
 impl Dialler {
     /// Dials public addresses and those that `networks` opens; looks names up with `lookup`.
     pub fn new(networks: Networks, lookup: Lookup) -> Self {
-        Dialler { networks, resolver: Resolver::new(lookup) }
+        Dialler { networks, resolver: Arc::new(Resolver::new(lookup)) }
+    }
+
+    /// Other networks with the same lookups, whose threads are counted together.
+    pub fn next(&self, networks: Networks) -> Self {
+        Dialler { networks, resolver: Arc::clone(&self.resolver) }
     }
 
     /// The same networks with another lookup.

@@ -82,6 +82,15 @@ impl Executors {
         }
     }
 
+    fn next(&self, networks: Networks) -> Self {
+        let http = self.http.next(networks);
+        Executors {
+            #[cfg(feature = "ssh")]
+            ssh: self.ssh.next(http.dialler()),
+            http,
+        }
+    }
+
     #[cfg(feature = "ssh")]
     fn run_remote(&self, grant: Authorized<SshAction>, handed: &Handed, ctx: &CallCtx<'_>) -> Outcome {
         let Some(host) = grant.terms().host.clone() else {
@@ -108,6 +117,14 @@ impl Executors {
 }
 
 impl Hands {
+    /// Those of the next configuration, which dial what `networks` opens. Sessions that are kept warm stay behind with these.
+    pub fn next(&self, networks: Networks) -> Hands {
+        match self {
+            Hands::Real(executors) => Hands::Real(executors.next(networks)),
+            Hands::Recorder(recorder) => Hands::Recorder(recorder.clone()),
+        }
+    }
+
     /// At the end of the session.
     pub fn close(&self) {
         match self {

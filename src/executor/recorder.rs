@@ -4,7 +4,7 @@
 
 use std::fs::File;
 use std::io::Write;
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError};
 
 use serde::Serialize;
 use serde_json::value::RawValue;
@@ -14,8 +14,9 @@ use crate::policy::grant::Grant;
 use crate::wire::escape::to_line;
 
 /// Where typed actions are recorded.
+#[derive(Clone)]
 pub struct Recorder {
-    file: Option<Mutex<File>>,
+    file: Option<Arc<Mutex<File>>>,
 }
 
 #[derive(Serialize)]
@@ -36,7 +37,7 @@ struct Shown<'a> {
 impl Recorder {
     /// Records to `file`, one JSON object a line, or only in the replies.
     pub fn new(file: Option<File>) -> Self {
-        Recorder { file: file.map(Mutex::new) }
+        Recorder { file: file.map(|file| Arc::new(Mutex::new(file))) }
     }
 
     /// Records one grant. The outcome says that nothing was executed.

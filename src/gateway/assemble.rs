@@ -1,32 +1,25 @@
 //! From a checked configuration to what the threads share: the one place that puts a gateway together.
 
 use std::io;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 use std::time::Instant;
 
-use crate::action::Tool;
 use crate::clock::Clock;
 use crate::config::{Config, SessionRules};
 use crate::executor::Hands;
 use crate::executor::credential::Vault;
 use crate::gateway::counters::Counters;
 use crate::gateway::inflight::Inflight;
+use crate::gateway::live::{self, Announcement, Live};
 use crate::gateway::pipeline::World;
 use crate::gateway::session::Reader;
-use crate::gateway::shared::{Facts, Mailbox, Shared};
-use crate::gateway::{reading, status};
+use crate::gateway::shared::{Mailbox, Shared};
 use crate::journal::append::Journal;
-use crate::limits::Limits;
-use crate::mcp::listing::{ToolEntry, ToolListing};
 use crate::mcp::session::Session;
 use crate::outcome::artifact::Store;
 use crate::policy::pace::Paces;
-use crate::policy::rules::{ToolRule, Toolbox};
 use crate::wire::outbox::Outbox;
 use crate::wire::stdio::{Input, Output};
-
-const HOW_TO_CONFIGURE: &str = "no configuration: write one (tidegate schema prints its JSON Schema) and name it with --config FILE or \
-                                $TIDEGATE_CONFIG, or put it in $XDG_CONFIG_HOME/tidegate/config.json or /etc/tidegate/config.json";
 
 /// A gateway that is put together and has not begun to read.
 pub struct Assembled {
@@ -43,25 +36,27 @@ pub fn assemble(
     clock: Clock,
     operator: Option<Arc<crate::wire::log::Shared>>,
 ) -> io::Result<Assembled> {
-    let session = Session::new(listing(&config), Some(instructions(&config)));
-    let rules = config.session;
-    let facts = facts(&config, matches!(hands, Hands::Recorder(_)));
-    let tools = toolbox(config.tools, &config.limits);
-    let journal = Journal::new(&config.state_dir, config.journal.sync, clock)?;
+    let Announcement { listing, instructions, rules } = Announcement::of(&config);
+    let session = Session::new(listing, Some(instructions));
+    let dry_run = matches!(hands, Hands::Recorder(_));
+    let facts = live::facts(&config, dry_run);
+    let tools = live::toolbox(config.tools, &config.limits);
+    let journal = Arc::new(Journal::new(&config.state_dir, config.journal.sync, clock)?);
     let vault = Vault::new(config.credentials, crate::sys::user_id());
     let paces = Paces::new(&tools, Instant::now());
-    let world = World { hands, journal, vault, store: Arc::new(Store::new(&config.state_dir)), paces };
+    let store = Arc::new(Store::new(&config.state_dir));
+    let world = World { hands, journal: Arc::clone(&journal), vault, store, paces };
     let shared = Shared {
         inflight: Inflight::new(config.limits.calls),
         outbox: Outbox::new()?,
         mailbox: Mailbox::new()?,
-        tools,
-        world,
+        live: Mutex::new(Arc::new(Live { tools, world, facts })),
+        journal,
         counters: Counters::default(),
         clock,
         started: Instant::now(),
         limits: config.limits,
-        facts,
+        dry_run,
         operator,
     };
     Ok(Assembled { shared: Arc::new(shared), session, rules })
@@ -72,48 +67,4 @@ impl Assembled {
     pub fn start(self, input: Input, output: Output) -> io::Result<Reader> {
         Reader::start(self.shared, input, output, self.session, self.rules)
     }
-}
-
-/// What is shown of the configuration; notes reach the operator too.
-fn facts(config: &Config, dry_run: bool) -> Facts {
-    let mut notes = config.warnings.clone();
-    if config.source.is_none() {
-        notes.push(HOW_TO_CONFIGURE.to_owned());
-    }
-    notes.iter().for_each(|note| log::warn!("{note}"));
-    Facts { config: config.source.clone(), state_dir: config.state_dir.clone(), dry_run, notes }
-}
-
-fn instructions(config: &Config) -> Arc<str> {
-    match &config.source {
-        Some(_) => Arc::from(
-            "Tools of a Tidegate gateway. They hold the credentials; you need none. A result that was cut says so and \
-             names a cursor for read_result; an error says whether anything was executed.",
-        ),
-        None => Arc::from(
-            "This Tidegate gateway is not configured: it offers tidegate_status alone, which says how to configure it.",
-        ),
-    }
-}
-
-/// The tools as announced: the configured ones in their order, then those of every gateway.
-fn listing(config: &Config) -> Arc<ToolListing> {
-    let configured = config.tools.iter().map(|(tool, _)| ToolEntry {
-        name: tool.name.clone(),
-        title: tool.title.clone(),
-        description: tool.description.clone(),
-        input_schema: tool.input_json.clone(),
-        annotations: tool.annotations,
-    });
-    // Without a tool nothing is ever stored.
-    let reading = (!config.tools.is_empty()).then(reading::entry);
-    Arc::new(ToolListing { entries: configured.chain(reading).chain([status::entry()]).collect() })
-}
-
-/// The configured tools, and the one that reads on in what they leave.
-pub fn toolbox(mut configured: Vec<(Tool, ToolRule)>, limits: &Limits) -> Toolbox {
-    if !configured.is_empty() {
-        configured.push(reading::tool(limits));
-    }
-    Toolbox::new(configured)
 }

@@ -8,6 +8,7 @@ pub mod progress;
 pub mod inflight;
 pub mod answer;
 pub mod pipeline;
+pub mod live;
 pub mod shared;
 pub mod pool;
 pub mod reading;

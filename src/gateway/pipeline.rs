@@ -11,7 +11,7 @@ use std::time::Instant;
 use ring::digest::{SHA256, digest};
 
 use crate::action::Action;
-use crate::executor::credential::Vault;
+use crate::executor::credential::{Source, Vault};
 use crate::executor::{CallCtx, Handed, Hands};
 use crate::journal::append::{AppendError, Journal, OnDisk};
 use crate::journal::record::Record;
@@ -22,20 +22,35 @@ use crate::outcome::result::{Code, Executed, Failure, Outcome};
 use crate::policy::decide::{Refusal, decide};
 use crate::policy::grant::Grant;
 use crate::policy::pace::Paces;
-use crate::policy::rules::Toolbox;
+use crate::policy::rules::{Networks, Toolbox};
 
 /// What `perform` works with.
 pub struct World {
     /// Carries actions out, or records them.
     pub hands: Hands,
     /// Where intents and outcomes go.
-    pub journal: Journal,
+    pub journal: Arc<Journal>,
     /// Holds the credentials.
     pub vault: Vault,
     /// Keeps what did not fit a reply.
     pub store: Arc<Store>,
     /// Rates and slots of the tools.
     pub paces: Paces,
+}
+
+impl World {
+    /// The world of the next configuration: same journal and store, other networks, credentials and paces. Values known so far stay
+    /// known to the redactor.
+    pub fn next(&self, networks: Networks, sources: Vec<(String, Source)>, tools: &Toolbox, now: Instant) -> World {
+        self.paces.reload(tools, now);
+        World {
+            hands: self.hands.next(networks),
+            journal: Arc::clone(&self.journal),
+            vault: self.vault.next(sources),
+            store: Arc::clone(&self.store),
+            paces: self.paces.clone(),
+        }
+    }
 }
 
 /// Decides about a call. Nothing has happened when it returns, whatever it returns.

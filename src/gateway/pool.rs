@@ -88,20 +88,22 @@ fn carry(shared: &Shared, ticket: Ticket, admitted: Admitted<Job>, has_begun: &A
         shared.refused(refusal.stage(), refusal.reason(), line, Some(call.origin().era));
         answer::refusal(&call, refusal, shared.clock.since(admitted)).into()
     };
-    let grant = match judge(&call, &shared.tools) {
+    // Judged and carried out under one configuration, whatever is loaded meanwhile.
+    let live = shared.live();
+    let grant = match judge(&call, &live.tools) {
         Ok(grant) => grant,
         Err(refusal) => return refused(&refusal),
     };
     has_begun.store(true, Ordering::SeqCst);
-    let (redactor, store) = (shared.world.vault.redactor(), Arc::clone(&shared.world.store));
+    let (redactor, store) = (live.world.vault.redactor(), Arc::clone(&live.world.store));
     let sinks = Sinks { redactor, meter, store, tool: Arc::from(call.tool()) };
     let ctx = CallCtx { token: &token, deadline: admitted + timeout, sinks };
-    let outcome = match perform(grant, ticket, admitted, &ctx, &shared.world) {
+    let outcome = match perform(grant, ticket, admitted, &ctx, &live.world) {
         Ok(outcome) => outcome,
         Err(refusal) => return refused(&refusal),
     };
     shared.operator_redactor();
-    if shared.facts.dry_run {
+    if shared.dry_run {
         shared.counters.recorded.add(1);
     } else {
         shared.counters.executions.add(outcome.code.map_or("ok", Code::as_str));

@@ -22,6 +22,7 @@ use crate::clock::Allowance;
 use crate::config::{OnMalformed, SessionRules};
 use crate::gateway::answer::{self, RequestKind};
 use crate::gateway::inflight::{Admitted, Cancelled, NotAdmitted};
+use crate::gateway::live::Announcement;
 use crate::gateway::pool::Pool;
 use crate::gateway::progress::Track;
 use crate::gateway::shared::{Event, Job, Shared};
@@ -35,7 +36,9 @@ use crate::limits::{
 use crate::mcp::call::{Asked, Call, Listen, Step};
 use crate::mcp::era::{Era, Origin};
 use crate::mcp::question::Questions;
-use crate::mcp::render::{render, render_acknowledged, render_subscription_end, render_unaddressed_error};
+use crate::mcp::render::{
+    render, render_acknowledged, render_subscription_end, render_tools_changed, render_unaddressed_error,
+};
 use crate::mcp::reply::Reply;
 use crate::mcp::session::{Note, Session};
 use crate::mcp::subscription::Subscriptions;
@@ -98,6 +101,8 @@ pub struct Reader {
     unread_since: Option<Instant>,
     unaddressed: Allowance,
     told: Allowance,
+    /// A legacy session has not yet heard that the tool list has changed.
+    owes_change: bool,
 }
 
 enum Phase {
@@ -133,6 +138,7 @@ impl Reader {
             unread_since: None,
             unaddressed: Allowance::new(UNADDRESSED_ERRORS, UNADDRESSED_ERROR_EVERY),
             told: Allowance::new(REFUSAL_LINES, REFUSAL_LINE_EVERY),
+            owes_change: false,
         })
     }
 
@@ -157,6 +163,7 @@ impl Reader {
                     self.shared.inflight.kill_running();
                 }
                 Event::PrintCounters => self.shared.print_counters(),
+                Event::Reloaded => self.reloaded(),
                 Event::StdoutBroken => self.end(Cause::StdoutBroken),
                 Event::Stalled => {
                     log::warn!("session ended: stdout took not one byte for {} s while an answer waited", STALL.as_secs());
@@ -166,9 +173,35 @@ impl Reader {
         }
     }
 
-    /// What had to wait for the writer: replies that are owed, then lines not yet taken.
+    /// Another configuration is at work: from here on it is announced, and whoever asked hears that the list has changed.
+    fn reloaded(&mut self) {
+        let Some(Announcement { listing, instructions, rules }) = self.shared.mailbox.take_announcement() else { return };
+        self.rules = rules;
+        if self.session.announce(listing, Some(instructions)) && matches!(self.phase, Phase::Serving) {
+            self.subscriptions.tools_changed();
+            self.owes_change = self.session.ready().is_some();
+            self.tell_changes();
+        }
+    }
+
+    /// One line each, as there is room: however often the list changes meanwhile, each is owed one.
+    fn tell_changes(&mut self) {
+        while self.replies.has_room(&self.shared.outbox) {
+            let line = match std::mem::take(&mut self.owes_change) {
+                true => render_tools_changed(None),
+                false => match self.subscriptions.take_owed() {
+                    Some(id) => render_tools_changed(Some(&id)),
+                    None => return,
+                },
+            };
+            self.replies.send_unaddressed(line, &self.shared.outbox);
+        }
+    }
+
+    /// What had to wait for the writer: replies that are owed, notices of a change, then lines not yet taken.
     fn catch_up(&mut self) {
         self.replies.catch_up(&self.shared.outbox);
+        self.tell_changes();
         if self.unread_since.is_some() {
             self.take_lines();
         }
@@ -269,7 +302,7 @@ impl Reader {
                 }
                 Some(Err(error)) => self.bad_frame(error, lines.last()),
                 None => {
-                    self.shared.world.journal.begin(lines.unfinished(), &mut self.begun);
+                    self.shared.journal.begin(lines.unfinished(), &mut self.begun);
                     break;
                 }
             }
@@ -287,7 +320,7 @@ impl Reader {
     }
 
     fn fingerprint(&self, line: &[u8]) -> Fingerprint {
-        self.shared.world.journal.fingerprint(line, &self.begun)
+        self.shared.journal.fingerprint(line, &self.begun)
     }
 
     fn take_line(&mut self, line: &str) {
@@ -360,7 +393,8 @@ impl Reader {
     }
 
     fn admit(&mut self, call: Call, line: &str) {
-        let rule = self.shared.tools.find(call.tool()).map(|(_, rule)| rule);
+        let live = self.shared.live();
+        let rule = live.tools.find(call.tool()).map(|(_, rule)| rule);
         let timeout = rule.map_or(self.shared.limits.call_timeout, |rule| rule.timeout);
         let origin = call.origin().clone();
         let asked = call.asked().clone();
@@ -548,12 +582,12 @@ impl Reader {
         self.shared.inflight.close();
         if is_idle {
             self.pool.join();
-            self.shared.world.hands.close();
-            self.shared.world.journal.close();
+            self.shared.live().world.hands.close();
+            self.shared.journal.close();
         } else {
             log::error!("{} calls would not end and were let go", self.shared.inflight.len());
             self.pool.abandon();
-            self.shared.world.journal.abandon();
+            self.shared.journal.abandon();
         }
         self.shared.print_counters();
         cause

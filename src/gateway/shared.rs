@@ -5,7 +5,7 @@
 use std::io::{self, PipeReader, PipeWriter, Read, Write};
 use std::os::fd::{AsFd, BorrowedFd};
 use std::path::PathBuf;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use crossbeam_channel::{Receiver, Sender, bounded};
@@ -13,13 +13,13 @@ use crossbeam_channel::{Receiver, Sender, bounded};
 use crate::clock::Clock;
 use crate::gateway::counters::Counters;
 use crate::gateway::inflight::Inflight;
-use crate::gateway::pipeline::World;
+use crate::gateway::live::{Announcement, Live};
+use crate::journal::append::Journal;
 use crate::journal::refusals::{Fingerprint, Refused};
 use crate::limits::Limits;
 use crate::mcp::call::Call;
 use crate::mcp::era::Era;
 use crate::outcome::meter::Meter;
-use crate::policy::rules::Toolbox;
 use crate::sys;
 use crate::wire::outbox::Outbox;
 
@@ -46,6 +46,8 @@ pub enum Event {
     EndNow,
     /// SIGUSR1: print the counters.
     PrintCounters,
+    /// Another configuration is at work; what to say of it lies in the mailbox.
+    Reloaded,
     /// The writer found stdout broken.
     StdoutBroken,
     /// Nothing left for the stall limit.
@@ -58,6 +60,7 @@ pub struct Mailbox {
     events_rx: Receiver<Event>,
     bell: PipeWriter,
     rung: PipeReader,
+    announcement: Mutex<Option<Announcement>>,
 }
 
 impl Mailbox {
@@ -67,13 +70,24 @@ impl Mailbox {
         let (rung, bell) = io::pipe()?;
         sys::set_nonblocking(rung.as_fd())?;
         sys::set_nonblocking(bell.as_fd())?;
-        Ok(Mailbox { events_tx, events_rx, bell, rung })
+        Ok(Mailbox { events_tx, events_rx, bell, rung, announcement: Mutex::new(None) })
     }
 
     /// Tells the loop something. Never waits: in a full mailbox the same news already stands many times.
     pub fn tell(&self, event: Event) {
         let _ = self.events_tx.try_send(event);
         self.poke();
+    }
+
+    /// Tells the loop that another configuration is at work. Of several at once the last counts.
+    pub fn announce(&self, announcement: Announcement) {
+        *self.announcement.lock().unwrap_or_else(PoisonError::into_inner) = Some(announcement);
+        self.tell(Event::Reloaded);
+    }
+
+    /// What `announce` was told. For the loop alone.
+    pub fn take_announcement(&self) -> Option<Announcement> {
+        self.announcement.lock().unwrap_or_else(PoisonError::into_inner).take()
     }
 
     /// Makes the loop look at the shared state again. Never waits: a full bell has rung.
@@ -115,10 +129,10 @@ pub struct Shared {
     pub outbox: Outbox,
     /// The loop's mailbox.
     pub mailbox: Mailbox,
-    /// Declared tools.
-    pub tools: Toolbox,
-    /// What `perform` works with.
-    pub world: World,
+    /// The configuration at work.
+    pub live: Mutex<Arc<Live>>,
+    /// Where intents, outcomes and refusals go.
+    pub journal: Arc<Journal>,
     /// What was counted.
     pub counters: Counters,
     /// Where shown times come from.
@@ -127,25 +141,35 @@ pub struct Shared {
     pub started: Instant,
     /// Limits as configured.
     pub limits: Limits,
-    /// What is shown of the configuration.
-    pub facts: Facts,
+    /// Nothing is executed.
+    pub dry_run: bool,
     /// The stderr sink, where there is one.
     pub operator: Option<Arc<crate::wire::log::Shared>>,
 }
 
 impl Shared {
+    /// The configuration at work now; whoever holds it keeps it.
+    pub fn live(&self) -> Arc<Live> {
+        Arc::clone(&self.live.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    /// Puts another configuration to work; gives back the one before.
+    pub fn replace_live(&self, live: Live) -> Arc<Live> {
+        std::mem::replace(&mut *self.live.lock().unwrap_or_else(PoisonError::into_inner), Arc::new(live))
+    }
+
     /// Lets the stderr sink redact every credential seen so far.
     pub fn operator_redactor(&self) {
         if let Some(operator) = &self.operator {
-            operator.set_redactor(self.world.vault.redactor());
+            operator.set_redactor(self.live().world.vault.redactor());
         }
     }
 
     /// A line or a call was refused: counted, and recorded apart from what is executed. A dry run leaves no state behind.
     pub fn refused(&self, stage: &'static str, reason: &'static str, line: Fingerprint, era: Option<Era>) {
         self.counters.refusals.add(reason);
-        if !self.facts.dry_run {
-            self.world.journal.refuse(Refused { stage, reason, line, era: era.map(|era| era.revision().as_str()) });
+        if !self.dry_run {
+            self.journal.refuse(Refused { stage, reason, line, era: era.map(|era| era.revision().as_str()) });
         }
     }
 
@@ -159,6 +183,6 @@ impl Shared {
     /// The counters as one line.
     pub fn counters_json(&self) -> String {
         let dropped = self.operator.as_ref().map_or(0, |operator| operator.dropped());
-        self.counters.to_json(self.world.journal.unrecorded(), crate::process::killed_total(), dropped)
+        self.counters.to_json(self.journal.unrecorded(), crate::process::killed_total(), dropped)
     }
 }

@@ -3,6 +3,7 @@
 use serde::Serialize;
 use serde_json::value::RawValue;
 
+use crate::action::Recipe;
 use crate::gateway::shared::Shared;
 use crate::mcp::listing::{ToolAnnotations, ToolEntry};
 use crate::outcome::result::{Code, Executed, Failure, Outcome};
@@ -38,14 +39,15 @@ pub fn outcome(shared: &Shared, arguments: &str) -> Outcome {
         return Failure::new(Code::BadArguments, Executed::No, message).into();
     }
     let counters = RawValue::from_string(shared.counters_json()).unwrap_or_default();
-    let facts = &shared.facts;
+    let live = shared.live();
+    let facts = &live.facts;
     let status = Status {
         version: env!("CARGO_PKG_VERSION"),
         pid: std::process::id(),
         uptime_s: shared.clock.since(shared.started).as_secs(),
         config: facts.config.as_ref().map(|path| path.display().to_string()),
         state_dir: facts.state_dir.display().to_string(),
-        tools: shared.tools.iter().count(),
+        tools: live.tools.iter().filter(|(tool, _)| !matches!(tool.recipe, Recipe::Read)).count(),
         dry_run: facts.dry_run,
         calls_under_way: shared.inflight.len(),
         stderr: shared.operator.as_ref().and_then(|operator| operator.why_muted()).unwrap_or("written"),

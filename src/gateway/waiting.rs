@@ -105,6 +105,11 @@ impl Replies {
         self.waiting_bytes -= self.waiting.remove(at).map_or(0, |owed| owed.bytes);
     }
 
+    /// Whether a short line would be taken now.
+    pub fn has_room(&self, outbox: &Outbox) -> bool {
+        outbox.reader_bytes() < self.reply_bytes_max / 2 && !outbox.is_broken()
+    }
+
     /// Whatever its length, a line fits where none waits.
     fn fits(&self, line: &str, outbox: &Outbox) -> bool {
         let waiting = outbox.reader_bytes();

@@ -49,10 +49,12 @@ impl Session {
         Session { tools, instructions, handshake: Handshake::None, recent: false }
     }
 
-    /// What is announced from now on, after a reload.
-    pub fn announce(&mut self, tools: Arc<ToolListing>, instructions: Option<Arc<str>>) {
+    /// What is announced from now on, after a reload. True if the list of tools is another one.
+    pub fn announce(&mut self, tools: Arc<ToolListing>, instructions: Option<Arc<str>>) -> bool {
+        let is_news = *self.tools != *tools;
         self.tools = tools;
         self.instructions = instructions;
+        is_news
     }
 
     /// Takes one request in. Every request yields exactly one step, at any time.

@@ -62,14 +62,23 @@ pub struct Slot {
 impl Paces {
     /// Full buckets and free slots, from `now` on.
     pub fn new(tools: &Toolbox, now: Instant) -> Self {
-        let paced = tools.iter().filter(|(_, rule)| rule.pace != Pace::default());
-        let state = |pace: Pace| State {
-            bucket: pace.rate.map(|rate| Bucket { rate, full_at: now }),
-            max_concurrent: pace.max_concurrent,
-            running: 0,
-        };
-        let states = paced.map(|(tool, rule)| (tool.name.clone(), state(rule.pace))).collect();
-        Paces { states: Arc::new(Mutex::new(states)) }
+        let paces = Paces::default();
+        paces.reload(tools, now);
+        paces
+    }
+
+    /// Other rules, from `now` on. What was spent under the same rate stays spent, and what runs still counts.
+    pub fn reload(&self, tools: &Toolbox, now: Instant) {
+        let mut states = self.states.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut before = std::mem::take(&mut *states);
+        for (tool, rule) in tools.iter().filter(|(_, rule)| rule.pace != Pace::default()) {
+            let known = before.remove(&tool.name);
+            let spent = known.as_ref().and_then(|state| state.bucket);
+            let bucket = |rate| spent.filter(|bucket| bucket.rate == rate).unwrap_or(Bucket { rate, full_at: now });
+            let (bucket, max_concurrent) = (rule.pace.rate.map(bucket), rule.pace.max_concurrent);
+            let running = known.map_or(0, |state| state.running);
+            states.insert(tool.name.clone(), State { bucket, max_concurrent, running });
+        }
     }
 
     /// Lets one call of `tool` begin, or says why it may not now. The slot is held while the call is carried out.

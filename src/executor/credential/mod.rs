@@ -112,7 +112,7 @@ struct Limit<'a> {
 pub struct Vault {
     entries: Vec<Entry>,
     user_id: u32,
-    known: Mutex<Known>,
+    known: Arc<Mutex<Known>>,
 }
 
 struct Entry {
@@ -147,7 +147,19 @@ impl Vault {
     pub fn new(sources: Vec<(String, Source)>, user_id: u32) -> Vault {
         let known = Known { values: Vec::new(), redactor: Arc::new(Redactor::none()), failures: BTreeMap::new() };
         let entry = |(name, source)| Entry { name, source, cell: Arc::default() };
-        Vault { entries: sources.into_iter().map(entry).collect(), user_id, known: Mutex::new(known) }
+        Vault { entries: sources.into_iter().map(entry).collect(), user_id, known: Arc::new(Mutex::new(known)) }
+    }
+
+    /// A vault of other sources with the same memory. A helper whose source stays the same keeps what it printed.
+    pub fn next(&self, sources: Vec<(String, Source)>) -> Vault {
+        let cell = |name: &str, source: &Source| {
+            let same = self.entries.iter().find(|entry| entry.name == name && entry.source == *source);
+            same.map(|entry| Arc::clone(&entry.cell)).unwrap_or_default()
+        };
+        let entry = |(name, source): (String, Source)| Entry { cell: cell(&name, &source), name, source };
+        let entries: Vec<Entry> = sources.into_iter().map(entry).collect();
+        self.lock().failures.retain(|name, _| entries.iter().any(|entry| entry.name == *name));
+        Vault { entries, user_id: self.user_id, known: Arc::clone(&self.known) }
     }
 
     /// Has a credential's value and hands it out. Called in `perform` only.

@@ -42,6 +42,11 @@ impl HttpExecutor {
         HttpExecutor { dialler: Arc::new(Dialler::new(networks, system_lookup())), trust: Trust::default() }
     }
 
+    /// One that dials what `networks` opens, with the same lookups. Certificate authorities are read anew.
+    pub fn next(&self, networks: Networks) -> Self {
+        HttpExecutor { dialler: Arc::new(self.dialler.next(networks)), trust: self.trust.next() }
+    }
+
     /// The same with another lookup.
     pub fn with_lookup(mut self, lookup: Lookup) -> Self {
         self.dialler = Arc::new(self.dialler.with_lookup(lookup));

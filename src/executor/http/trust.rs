@@ -26,6 +26,11 @@ impl Trust {
         Trust { file: Some(file), ..Trust::default() }
     }
 
+    /// The same file, read anew when it is first needed.
+    pub(super) fn next(&self) -> Self {
+        Trust { file: self.file.clone(), ..Trust::default() }
+    }
+
     /// For requests without TLS.
     pub(super) fn nobody() -> RootCerts {
         RootCerts::new_with_certs(&[])

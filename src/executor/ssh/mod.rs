@@ -52,6 +52,11 @@ impl SshExecutor {
         SshExecutor { dialler, agent, pool: Pool::default() }
     }
 
+    /// One with `dialler` and the same agent, without sessions.
+    pub fn next(&self, dialler: Arc<Dialler>) -> Self {
+        SshExecutor::new(dialler, self.agent.clone())
+    }
+
     /// Carries out one command on `host`, which must be the rule of the action's host. Blocks until the command has ended, the
     /// deadline or the cancel, and at most 1.5 s longer where the remote command is told to end.
     ///
