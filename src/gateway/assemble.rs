@@ -46,7 +46,7 @@ pub fn assemble(
     let rules = config.session;
     let facts = facts(&config, matches!(hands, Hands::Recorder(_)));
     let tools = tools(config.tools, &config.limits);
-    let journal = Journal::new(&config.state_dir, config.journal.sync, clock)?;
+    let journal = Journal::new(&config.state_dir, config.journal, clock)?;
     let vault = Vault::new(config.credentials, crate::sys::user_id());
     let world = World { hands, journal, vault, store: Arc::new(Store::new(&config.state_dir)) };
     let shared = Shared {

@@ -10,7 +10,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use crate::executor::CallCtx;
 use crate::gateway::answer::{self, Answer};
 use crate::gateway::inflight::Admitted;
-use crate::gateway::pipeline::{judge, perform};
+use crate::gateway::pipeline::{Asked, judge, perform};
 use crate::gateway::shared::{Job, Shared};
 use crate::mcp::render::render;
 use crate::outcome::budget::Sinks;
@@ -91,7 +91,8 @@ fn carry(shared: &Shared, ticket: Ticket, admitted: Admitted<Job>, has_begun: &A
     has_begun.store(true, Ordering::SeqCst);
     let sinks = Sinks::new(shared.world.vault.redactor(), Arc::clone(&shared.world.store), call.tool());
     let ctx = CallCtx { token: &token, deadline: admitted + timeout, sinks };
-    let outcome = perform(grant, ticket, admitted, &ctx, &shared.world);
+    let asked = Asked { number: ticket, admitted, call: &call };
+    let outcome = perform(grant, &asked, &ctx, &shared.world);
     shared.operator_redactor();
     if shared.facts.dry_run {
         shared.counters.recorded.add(1);

@@ -89,10 +89,6 @@ fn what_is_not_carried_out_yet_is_refused() {
     for key in ["servers", "builtin", "approvals"] {
         check_errors(&format!(r#"{{"{key}":{{}}}}"#), &[&format!("1:2: /{key}: \"{key}\" is not supported by this version")]);
     }
-    check_errors(
-        r#"{"journal":{"keep_days":30}}"#,
-        &["1:13: /journal/keep_days: \"keep_days\" is not supported by this version"],
-    );
     for key in ["rate", "max_concurrent"] {
         check_errors(
             &tool(&format!(r#""{key}":1,"exec":{{"argv":["sh"]}}"#)),
