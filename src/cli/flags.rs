@@ -6,7 +6,10 @@ use std::ffi::OsString;
 use std::fmt::{self, Write as _};
 use std::path::PathBuf;
 
-use lexopt::{Arg, Parser, ValueExt};
+use lexopt::{Arg, Parser};
+
+use crate::cli::journal::since::Since;
+use crate::journal::chain::Hash;
 
 /// A subcommand.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -15,6 +18,8 @@ pub enum Command {
     Serve,
     /// The guided tour.
     Demo,
+    /// Reading the journal.
+    Journal,
     /// The configuration's JSON Schema.
     Schema,
 }
@@ -46,6 +51,12 @@ const COMMANDS: &[CommandRow] = &[
                 local command, a cancelled command, and a malformed line. Exit code 1 if a step did not hold.",
     },
     CommandRow {
+        command: Command::Journal,
+        name: "journal",
+        summary: "show, follow or verify the record of what was executed",
+        about: crate::cli::journal::ABOUT,
+    },
+    CommandRow {
         command: Command::Schema,
         name: "schema",
         summary: "print the JSON Schema of the configuration file",
@@ -68,6 +79,16 @@ enum Flag {
     DryRun,
     Record,
     Gateway,
+    JournalConfig,
+    StateDir,
+    File,
+    Heads,
+    Head,
+    Tool,
+    Code,
+    Since,
+    Refusals,
+    Json,
 }
 
 const FLAGS: &[FlagRow] = &[
@@ -99,6 +120,76 @@ const FLAGS: &[FlagRow] = &[
         command: Command::Demo,
         help: "the gateway to show, instead of this very program",
     },
+    FlagRow {
+        flag: Flag::JournalConfig,
+        long: "config",
+        value: Some("FILE"),
+        command: Command::Journal,
+        help: "the configuration file, for its state folder",
+    },
+    FlagRow {
+        flag: Flag::StateDir,
+        long: "state-dir",
+        value: Some("DIR"),
+        command: Command::Journal,
+        help: "the state folder, instead of the configured one",
+    },
+    FlagRow {
+        flag: Flag::File,
+        long: "file",
+        value: Some("FILE"),
+        command: Command::Journal,
+        help: "show, verify: this journal alone",
+    },
+    FlagRow {
+        flag: Flag::Tool,
+        long: "tool",
+        value: Some("NAME"),
+        command: Command::Journal,
+        help: "show, follow: only calls of this tool",
+    },
+    FlagRow {
+        flag: Flag::Code,
+        long: "code",
+        value: Some("CODE"),
+        command: Command::Journal,
+        help: "show, follow: only outcomes with this code; ok for success",
+    },
+    FlagRow {
+        flag: Flag::Since,
+        long: "since",
+        value: Some("TIME"),
+        command: Command::Journal,
+        help: "show, follow: only from then on: 2026-07-31T08:00:00Z, or 90s, 15m, 2h, 7d ago",
+    },
+    FlagRow {
+        flag: Flag::Refusals,
+        long: "refusals",
+        value: None,
+        command: Command::Journal,
+        help: "show, follow: what was refused as well",
+    },
+    FlagRow {
+        flag: Flag::Heads,
+        long: "heads",
+        value: Some("FILE"),
+        command: Command::Journal,
+        help: "verify: compare with this copy of the heads file as well",
+    },
+    FlagRow {
+        flag: Flag::Head,
+        long: "head",
+        value: Some("SEQ:HASH"),
+        command: Command::Journal,
+        help: "verify, with --file: the record with this sequence has this hash",
+    },
+    FlagRow {
+        flag: Flag::Json,
+        long: "json",
+        value: None,
+        command: Command::Journal,
+        help: "show, follow: the lines as they are; verify: one JSON object a line",
+    },
 ];
 
 /// What `serve` was asked.
@@ -119,6 +210,44 @@ pub struct DemoOptions {
     pub gateway: Option<PathBuf>,
 }
 
+/// What `journal` is to do.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum JournalAction {
+    /// Print what there is.
+    Show,
+    /// Print what comes.
+    Follow,
+    /// Say what was done to it.
+    Verify,
+}
+
+/// What `journal` was asked.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct JournalOptions {
+    /// Its second word.
+    pub action: Option<JournalAction>,
+    /// `--config`.
+    pub config: Option<PathBuf>,
+    /// `--state-dir`.
+    pub state_dir: Option<PathBuf>,
+    /// `--file`.
+    pub file: Option<PathBuf>,
+    /// `--heads`.
+    pub heads: Option<PathBuf>,
+    /// `--head`.
+    pub head: Option<(u64, Hash)>,
+    /// `--tool`.
+    pub tool: Option<String>,
+    /// `--code`.
+    pub code: Option<String>,
+    /// `--since`.
+    pub since: Option<Since>,
+    /// `--refusals`.
+    pub refusals: bool,
+    /// `--json`.
+    pub json: bool,
+}
+
 /// A command line that was understood.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Parsed {
@@ -126,6 +255,8 @@ pub enum Parsed {
     Serve(ServeOptions),
     /// Run the tour.
     Demo(DemoOptions),
+    /// Read the journal.
+    Journal(JournalOptions),
     /// Print this text.
     Text(String),
 }
@@ -148,35 +279,82 @@ fn shown(text: impl AsRef<std::ffi::OsStr>) -> String {
 pub fn parse(arguments: impl IntoIterator<Item = OsString>) -> Result<Parsed, UsageError> {
     let mut parser = Parser::from_iter(arguments);
     let mut command: Option<&CommandRow> = None;
-    let (mut serve, mut demo) = (ServeOptions::default(), DemoOptions::default());
+    let mut options = Options::default();
     while let Some(argument) = parser.next().map_err(|error| UsageError(error.to_string()))? {
         match argument {
             Arg::Long("help") | Arg::Short('h') => return Ok(Parsed::Text(help(command))),
             Arg::Long("version") | Arg::Short('V') => return Ok(Parsed::Text(version())),
             Arg::Value(word) => match command {
                 None => command = Some(find_command(&word)?),
+                Some(row) if row.command == Command::Journal && options.journal.action.is_none() => {
+                    options.journal.action = Some(find_action(&word)?);
+                }
                 Some(row) => return Err(UsageError(format!("{} takes no argument, got {}", row.name, shown(word)))),
             },
             Arg::Long(name) => {
                 let row = find_flag(command, name)?;
                 let value = row.value.map(|_| parser.value()).transpose().map_err(|error| UsageError(error.to_string()))?;
-                set(row.flag, value, &mut serve, &mut demo)?;
+                set(row.flag, value, &mut options)?;
             }
             Arg::Short(short) => return Err(UsageError(format!("unknown flag -{short}"))),
         }
     }
-    finish(command, serve, demo)
+    finish(command, options)
 }
 
-fn finish(command: Option<&CommandRow>, serve: ServeOptions, demo: DemoOptions) -> Result<Parsed, UsageError> {
+/// What each command was asked.
+#[derive(Default)]
+struct Options {
+    serve: ServeOptions,
+    demo: DemoOptions,
+    journal: JournalOptions,
+}
+
+fn finish(command: Option<&CommandRow>, options: Options) -> Result<Parsed, UsageError> {
+    let Options { serve, demo, journal } = options;
     if serve.record.is_some() && !serve.dry_run {
         return Err(UsageError("--record needs --dry-run: a gateway that acts keeps its journal instead".to_owned()));
     }
     match command.map(|row| row.command) {
-        None => Err(UsageError("a command is missing: expected serve, demo or schema".to_owned())),
+        None => Err(UsageError("a command is missing: expected serve, demo, journal or schema".to_owned())),
         Some(Command::Serve) => Ok(Parsed::Serve(serve)),
         Some(Command::Demo) => Ok(Parsed::Demo(demo)),
+        Some(Command::Journal) => finish_journal(journal),
         Some(Command::Schema) => Ok(Parsed::Text(crate::config::schema::text().to_owned())),
+    }
+}
+
+/// Each action has flags of its own.
+fn finish_journal(journal: JournalOptions) -> Result<Parsed, UsageError> {
+    let is_filtered = journal.tool.is_some() || journal.code.is_some() || journal.since.is_some() || journal.refusals;
+    let is_compared = journal.heads.is_some() || journal.head.is_some();
+    let wrong = match journal.action {
+        None => "journal: expected show, follow or verify",
+        Some(JournalAction::Verify) if is_filtered => {
+            "journal verify looks at every record: it takes no --tool, --code, --since or --refusals"
+        }
+        Some(JournalAction::Show | JournalAction::Follow) if is_compared => "--heads and --head are of journal verify",
+        Some(JournalAction::Follow) if journal.file.is_some() => {
+            "journal follow takes no --file: the file may be continued in another"
+        }
+        Some(JournalAction::Verify) if journal.head.is_some() && journal.file.is_none() => {
+            "--head needs --file: each process has a chain of its own"
+        }
+        Some(_) if journal.state_dir.is_some() && journal.config.is_some() => "--state-dir and --config exclude each other",
+        Some(_) if journal.file.is_some() && (journal.state_dir.is_some() || journal.config.is_some()) => {
+            "--file needs no --state-dir and no --config"
+        }
+        Some(_) => return Ok(Parsed::Journal(journal)),
+    };
+    Err(UsageError(wrong.to_owned()))
+}
+
+fn find_action(word: &OsString) -> Result<JournalAction, UsageError> {
+    match word.to_str() {
+        Some("show") => Ok(JournalAction::Show),
+        Some("follow") => Ok(JournalAction::Follow),
+        Some("verify") => Ok(JournalAction::Verify),
+        _ => Err(UsageError(format!("journal: expected show, follow or verify, got {}", shown(word)))),
     }
 }
 
@@ -188,22 +366,50 @@ fn find_command(word: &OsString) -> Result<&'static CommandRow, UsageError> {
 
 fn find_flag(command: Option<&CommandRow>, name: &str) -> Result<&'static FlagRow, UsageError> {
     let Some(command) = command else {
-        return Err(UsageError(format!("--{name} must follow its command: expected serve, demo or schema first")));
+        return Err(UsageError(format!("--{name} must follow its command: expected serve, demo, journal or schema first")));
     };
     let row = FLAGS.iter().find(|row| row.long == name && row.command == command.command);
     row.ok_or_else(|| UsageError(format!("{} knows no flag {}", command.name, shown(format!("--{name}")))))
 }
 
-fn set(flag: Flag, value: Option<OsString>, serve: &mut ServeOptions, demo: &mut DemoOptions) -> Result<(), UsageError> {
-    let path = value.map(|value| value.parse_with(|text| Ok::<_, String>(PathBuf::from(text))));
-    let path = path.transpose().map_err(|error| UsageError(error.to_string()))?;
+fn set(flag: Flag, value: Option<OsString>, options: &mut Options) -> Result<(), UsageError> {
+    let Options { serve, demo, journal } = options;
+    let text = || -> Result<Option<String>, UsageError> {
+        let value = value
+            .clone()
+            .map(|value| value.into_string().map_err(|value| UsageError(format!("{}: expected UTF-8", shown(value)))));
+        value.transpose()
+    };
+    let path = || value.clone().map(PathBuf::from);
     match flag {
-        Flag::Config => serve.config = path,
+        Flag::Config => serve.config = path(),
         Flag::DryRun => serve.dry_run = true,
-        Flag::Record => serve.record = path,
-        Flag::Gateway => demo.gateway = path,
+        Flag::Record => serve.record = path(),
+        Flag::Gateway => demo.gateway = path(),
+        Flag::JournalConfig => journal.config = path(),
+        Flag::StateDir => journal.state_dir = path(),
+        Flag::File => journal.file = path(),
+        Flag::Heads => journal.heads = path(),
+        Flag::Head => journal.head = text()?.map(|text| head(&text)).transpose()?,
+        Flag::Tool => journal.tool = text()?,
+        Flag::Code => journal.code = text()?,
+        Flag::Since => journal.since = text()?.map(|text| since(&text)).transpose()?,
+        Flag::Refusals => journal.refusals = true,
+        Flag::Json => journal.json = true,
     }
     Ok(())
+}
+
+fn head(text: &str) -> Result<(u64, Hash), UsageError> {
+    let parsed = text.split_once(':').and_then(|(seq, hash)| Some((seq.parse().ok()?, Hash::parse(hash)?)));
+    parsed.ok_or_else(|| {
+        UsageError(format!("--head: expected SEQ:HASH with 64 lower-case hexadecimal digits, got {}", shown(text)))
+    })
+}
+
+fn since(text: &str) -> Result<Since, UsageError> {
+    let expected = "expected a time like 2026-07-31T08:00:00Z, or a number with s, m, h or d";
+    Since::parse(text).ok_or_else(|| UsageError(format!("--since: {expected}, got {}", shown(text))))
 }
 
 fn version() -> String {
@@ -224,8 +430,12 @@ fn help(command: Option<&CommandRow>) -> String {
         Some(row) => {
             let _ = write!(
                 text,
-                "tidegate {}: {}\n\nUsage: tidegate {} [FLAGS]\n\n{}\n\nFlags:\n",
-                row.name, row.summary, row.name, row.about
+                "tidegate {}: {}\n\nUsage: tidegate {}{} [FLAGS]\n\n{}\n\nFlags:\n",
+                row.name,
+                row.summary,
+                row.name,
+                if row.command == Command::Journal { " show|follow|verify" } else { "" },
+                row.about
             );
             for flag in FLAGS.iter().filter(|flag| flag.command == row.command) {
                 let name = format!("--{} {}", flag.long, flag.value.unwrap_or_default());
@@ -266,16 +476,65 @@ mod tests {
 
     #[test]
     fn a_bad_command_line_is_one_clear_line() {
-        check_error("", "a command is missing: expected serve, demo or schema");
-        check_error("sevre", "unknown command \"sevre\": expected one of serve, demo, schema");
+        check_error("", "a command is missing: expected serve, demo, journal or schema");
+        check_error("sevre", "unknown command \"sevre\": expected one of serve, demo, journal, schema");
         check_error("serve x", "serve takes no argument, got \"x\"");
         check_error("serve --cfg x", "serve knows no flag \"--cfg\"");
         check_error("serve --gateway x", "serve knows no flag \"--gateway\"");
-        check_error("--config x serve", "--config must follow its command: expected serve, demo or schema first");
+        check_error("--config x serve", "--config must follow its command: expected serve, demo, journal or schema first");
         check_error("serve -x", "unknown flag -x");
         check_error("serve --record x", "--record needs --dry-run: a gateway that acts keeps its journal instead");
         assert!(parsed("serve --config").is_err());
         assert!(parsed("serve --dry-run=yes").is_err());
+    }
+
+    #[track_caller]
+    fn check_journal(line: &str, expected: JournalOptions) {
+        assert_eq!(parsed(line), Ok(Parsed::Journal(expected)), "{line}");
+    }
+
+    #[test]
+    fn the_journal_is_shown_followed_and_verified() {
+        let of = |action| JournalOptions { action: Some(action), ..JournalOptions::default() };
+        check_journal("journal show", of(JournalAction::Show));
+        let filtered = JournalOptions {
+            tool: Some("t".to_owned()),
+            code: Some("ok".to_owned()),
+            since: Since::parse("2h"),
+            refusals: true,
+            json: true,
+            state_dir: Some("/s".into()),
+            ..of(JournalAction::Follow)
+        };
+        check_journal("journal follow --tool t --code ok --since 2h --refusals --json --state-dir /s", filtered);
+        let hash = "0".repeat(64);
+        let compared = JournalOptions {
+            file: Some("f".into()),
+            heads: Some("h".into()),
+            head: Some((7, Hash::NONE)),
+            ..of(JournalAction::Verify)
+        };
+        check_journal(&format!("journal --file f verify --heads h --head 7:{hash}"), compared);
+        check_error("journal", "journal: expected show, follow or verify");
+        check_error("journal list", "journal: expected show, follow or verify, got \"list\"");
+        check_error("journal show verify", "journal takes no argument, got \"verify\"");
+        check_error("journal show --heads x", "--heads and --head are of journal verify");
+        check_error(
+            "journal verify --head 7:x --file f",
+            "--head: expected SEQ:HASH with 64 lower-case hexadecimal digits, got \"7:x\"",
+        );
+        check_error(&format!("journal verify --head 7:{hash}"), "--head needs --file: each process has a chain of its own");
+        check_error(
+            "journal verify --since 2h",
+            "journal verify looks at every record: it takes no --tool, --code, --since or --refusals",
+        );
+        check_error("journal follow --file f", "journal follow takes no --file: the file may be continued in another");
+        check_error("journal show --state-dir a --config b", "--state-dir and --config exclude each other");
+        check_error("journal verify --file a --config b", "--file needs no --state-dir and no --config");
+        check_error(
+            "journal show --since soon",
+            "--since: expected a time like 2026-07-31T08:00:00Z, or a number with s, m, h or d, got \"soon\"",
+        );
     }
 
     #[test]

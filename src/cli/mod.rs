@@ -6,6 +6,7 @@
 pub mod flags;
 pub mod serve;
 pub mod demo;
+pub mod journal;
 
 use std::ffi::OsString;
 use std::io::Write;
@@ -30,6 +31,7 @@ pub fn run(arguments: impl IntoIterator<Item = OsString>) -> u8 {
     match flags::parse(arguments) {
         Ok(Parsed::Serve(options)) => serve::run(&options),
         Ok(Parsed::Demo(options)) => with_output(|| demo::run(&options)),
+        Ok(Parsed::Journal(options)) => with_output(|| journal::run(&options)),
         Ok(Parsed::Text(text)) => with_output(|| print(&text)),
         Err(error) => with_output(|| {
             complain(&format!("{error}\ntry: tidegate --help"));

@@ -19,6 +19,7 @@ pub mod heads;
 pub mod refusals;
 pub mod writer;
 pub mod append;
+pub mod verify;
 
 use std::time::Duration;
 

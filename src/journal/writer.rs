@@ -144,7 +144,8 @@ impl Writer {
 
     /// An outcome whose intent is on disk is written as soon as that is possible again.
     fn owe<'a>(&mut self, records: impl Iterator<Item = &'a Record>) {
-        let outcomes = records.filter(|record| matches!(record, Record::Outcome { call, .. } if self.chain.open.contains(call)));
+        let outcomes =
+            records.filter(|record| matches!(record, Record::Outcome { call, .. } if self.chain.open.contains(call)));
         let room = CALLS - self.owed.len();
         self.owed.extend(outcomes.take(room).cloned());
     }
