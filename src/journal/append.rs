@@ -176,3 +176,57 @@ fn withdrawn(record: &Record) -> Option<Record> {
     let (call, code, executed) = (*call, "cancelled", "no");
     Some(Record::Outcome { call, code, executed, status: None, bytes: 0, duration_ms: 0, ended: None })
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::cancel::Why;
+
+    /// A journal whose thread is held by its disk, and what was handed to it.
+    fn stalled(room: usize) -> (Journal, Receiver<Append>) {
+        let journal = Journal::new(Path::new("/nowhere"), JournalRules::default(), Clock::System).unwrap();
+        let (records_tx, records_rx) = bounded(room);
+        let (thread, ended) = (thread::spawn("tg-journal", || {}).unwrap(), never());
+        *journal.lock() = Some(Running { records_tx, refusals_tx: bounded(1).0, ended, thread });
+        (journal, records_rx)
+    }
+
+    fn intent(call: u64) -> Record {
+        Record::Intent {
+            call,
+            tool: String::new(),
+            rule: String::new(),
+            target: String::new(),
+            args_sha256: String::new(),
+            action_sha256: String::new(),
+            credential: None,
+            era: "",
+            trace: None,
+        }
+    }
+
+    #[test]
+    fn a_stalled_disk_holds_no_cancel() {
+        let (journal, records) = stalled(3);
+        let token = CancelToken::new().unwrap();
+        token.cancel(Why::Client);
+        // More than there is room for: no cancelled call waits for room either.
+        for call in 0..64 {
+            assert_eq!(journal.append(intent(call), OnDisk::ByMode, Some(&token)), Err(AppendError::Cancelled));
+        }
+        // An intent that may get there is followed by what became of its call.
+        let handed: Vec<Record> = records.try_iter().map(|append| append.record).collect();
+        let Some(Record::Intent { call: first, .. }) = handed.first() else { panic!("{handed:?}") };
+        let next = handed.iter().find(|record| matches!(record, Record::Outcome { call, .. } if call == first));
+        let Some(Record::Outcome { code, executed, .. }) = next else { panic!("{handed:?}") };
+        assert_eq!((*code, *executed), ("cancelled", "no"));
+    }
+
+    #[test]
+    fn a_stalled_disk_does_not_hold_the_end() {
+        let (journal, _records) = stalled(1);
+        let began = Instant::now();
+        assert!(!journal.close());
+        assert!(began.elapsed() < 2 * JOURNAL_CLOSE);
+    }
+}

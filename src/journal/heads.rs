@@ -201,6 +201,69 @@ fn end_of(file: &mut File) -> io::Result<(u64, (u64, Hash))> {
     let begin = tail[..end].iter().rposition(|byte| *byte == b'\n').map_or(0, |at| at + 1);
     let line = &tail[begin..end];
     // What cannot be read is for `verify` to name; the chain goes on behind it.
-    let seq = Seen::parse(line).map_or(0, |seen| seen.seq + 1);
+    let seq = Seen::parse(line).map_or(0, |seen| seen.seq.saturating_add(1));
     Ok((length - (tail.len() - end - 1) as u64, (seq, Hash::of(line))))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::fs;
+
+    struct Rig(PathBuf);
+
+    impl Rig {
+        fn new(name: &str) -> (Rig, Heads) {
+            let dir = std::env::temp_dir().join(format!("tidegate-heads-{}-{name}", std::process::id()));
+            let _ = fs::remove_dir_all(&dir);
+            let heads = Heads::new(&dir, Clock::System);
+            (Rig(dir), heads)
+        }
+
+        fn lines(&self) -> Vec<String> {
+            fs::read_to_string(self.0.join(NAME)).unwrap().lines().map(str::to_owned).collect()
+        }
+    }
+
+    impl Drop for Rig {
+        fn drop(&mut self) {
+            let _ = fs::remove_dir_all(&self.0);
+        }
+    }
+
+    #[test]
+    fn notes_of_many_processes_are_one_chain() {
+        let (rig, heads) = Rig::new("chain");
+        std::thread::scope(|scope| {
+            for thread in 0..4 {
+                let heads = heads.clone();
+                #[expect(clippy::disallowed_methods, reason = "a scope joins what it starts")]
+                scope.spawn(move || (0..10).for_each(|n| heads.append(&[Note::start(&format!("{thread}-{n}"))]).unwrap()));
+            }
+        });
+        let mut prev = Hash::NONE;
+        for (at, line) in rig.lines().iter().enumerate() {
+            let seen = Seen::parse(line.as_bytes()).unwrap();
+            assert_eq!((seen.seq, seen.prev()), (at as u64, Some(prev)));
+            prev = Hash::of(line.as_bytes());
+        }
+        assert_eq!(heads.unended().unwrap().len(), 40);
+        heads.append(&[Note::end("0-0", (1, prev), Why::Closed), Note::removed("0-1", None)]).unwrap();
+        assert_eq!(heads.unended().unwrap().len(), 38);
+    }
+
+    #[test]
+    fn what_a_cut_note_left_is_taken_back() {
+        let (rig, heads) = Rig::new("cut");
+        heads.append(&[Note::start("a")]).unwrap();
+        let path = rig.0.join(NAME);
+        fs::write(&path, fs::read_to_string(&path).unwrap() + "{\"seq\":1,\"at").unwrap();
+        heads.append(&[Note::start("b")]).unwrap();
+        let lines = rig.lines();
+        assert_eq!(lines.len(), 2);
+        assert_eq!(Seen::parse(lines[1].as_bytes()).unwrap().prev(), Some(Hash::of(lines[0].as_bytes())));
+        fs::write(&path, "no line").unwrap();
+        heads.append(&[Note::start("c")]).unwrap();
+        assert_eq!(rig.lines().len(), 1);
+    }
 }

@@ -62,7 +62,7 @@ pub struct Seen<'a> {
 impl<'a> Seen<'a> {
     /// Reads a line; the text of an error says what is wrong with it.
     pub fn parse(line: &'a [u8]) -> Result<Self, String> {
-        let seen: Seen<'a> = serde_json::from_slice(line).map_err(|error| error.to_string())?;
+        let seen: Seen<'a> = serde_json::from_slice(line).map_err(|error| described(&error))?;
         let needs_call = matches!(&*seen.kind, "intent" | "outcome");
         if needs_call && seen.call.is_none() {
             return Err(format!("an {} without the number of its call", seen.kind));
@@ -74,4 +74,10 @@ impl<'a> Seen<'a> {
     pub fn prev(&self) -> Option<Hash> {
         Hash::parse(&self.prev)
     }
+}
+
+/// The library counts lines of its own.
+fn described(error: &serde_json::Error) -> String {
+    let (text, place) = (error.to_string(), format!(" at line {} column {}", error.line(), error.column()));
+    format!("{} at byte {}", text.strip_suffix(&place).unwrap_or(&text), error.column())
 }

@@ -272,3 +272,193 @@ impl Current {
         Ok(())
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::path::PathBuf;
+    use std::time::Duration;
+
+    use crossbeam_channel::bounded;
+
+    use crate::journal::heads::NAME;
+    use crate::journal::verify::folder::verify_all;
+    use crate::journal::verify::{Kind, Report};
+
+    /// A state folder of the test's own.
+    struct Folder(PathBuf);
+
+    impl Folder {
+        fn new(name: &str) -> Folder {
+            let path = std::env::temp_dir().join(format!("tidegate-journal-{}-{name}", std::process::id()));
+            let _ = std::fs::remove_dir_all(&path);
+            Folder(path)
+        }
+
+        fn writer(&self, file_bytes: u64) -> Writer {
+            let rules = JournalRules { file_bytes, ..JournalRules::default() };
+            Writer::new(&self.0, rules, Clock::System, Instant::now())
+        }
+
+        fn journals(&self) -> Vec<PathBuf> {
+            let dir = folder::of_state(&self.0);
+            folder::list(&dir).unwrap().journals.iter().map(|name| dir.join(name)).collect()
+        }
+
+        fn verified(&self) -> Vec<Report> {
+            let mut reports = Vec::new();
+            verify_all(&self.0, None, &mut |report| reports.push(report)).unwrap();
+            reports
+        }
+
+        /// What `verify` finds: kind and line.
+        #[track_caller]
+        fn check(&self, expected: &[(Kind, u64)]) {
+            let reports = self.verified();
+            let found: Vec<_> = reports.iter().flat_map(|report| &report.findings).collect();
+            let kinds: Vec<_> = found.iter().map(|finding| (finding.kind, finding.line)).collect();
+            assert_eq!(kinds, expected, "{found:#?}");
+        }
+
+        /// Makes a file look as old as this.
+        fn age(&self, path: &Path, age: Duration) {
+            File::options().append(true).open(path).unwrap().set_modified(SystemTime::now() - age).unwrap();
+        }
+    }
+
+    impl Drop for Folder {
+        fn drop(&mut self) {
+            let _ = std::fs::remove_dir_all(&self.0);
+        }
+    }
+
+    fn intent(call: u64) -> Record {
+        let text = || "x".to_owned();
+        Record::Intent {
+            call,
+            tool: text(),
+            rule: text(),
+            target: text(),
+            args_sha256: text(),
+            action_sha256: text(),
+            credential: None,
+            era: "2026-07-28",
+            trace: None,
+        }
+    }
+
+    fn outcome(call: u64) -> Record {
+        Record::Outcome { call, code: "ok", executed: "yes", status: None, bytes: 0, duration_ms: 0, ended: None }
+    }
+
+    fn put(writer: &mut Writer, records: impl IntoIterator<Item = Record>) -> Vec<Result<(), String>> {
+        let (mut batch, mut results) = (Vec::new(), Vec::new());
+        for record in records {
+            let (done, result) = bounded(1);
+            batch.push(Append { record, sync: true, done });
+            results.push(result);
+        }
+        writer.take(batch);
+        results.into_iter().map(|result| result.try_recv().unwrap()).collect()
+    }
+
+    #[test]
+    fn a_full_file_is_continued_and_the_chain_goes_on() {
+        let folder = Folder::new("rotated");
+        let mut writer = folder.writer(2000);
+        // One call stays open over every file.
+        assert_eq!(put(&mut writer, [intent(0)]), [Ok(())]);
+        for call in 1..40 {
+            assert_eq!(put(&mut writer, [intent(call), outcome(call)]), [Ok(()), Ok(())]);
+        }
+        put(&mut writer, [outcome(0)]);
+        writer.close();
+        folder.check(&[]);
+        let reports = folder.verified();
+        assert!(reports.len() > 8 && reports[1..].iter().all(|report| report.state.as_str() == "closed"), "{reports:#?}");
+        let files = folder.journals().len() as u64;
+        let records: u64 = reports[1..].iter().map(|report| report.records).sum();
+        assert_eq!(records, files + 80);
+        assert_eq!(reports.last().unwrap().head.unwrap().0, records - 1);
+    }
+
+    #[test]
+    fn a_file_that_is_gone_is_missed_and_recording_goes_on_in_another() {
+        let folder = Folder::new("unlinked");
+        let mut writer = folder.writer(1 << 20);
+        put(&mut writer, [intent(1), outcome(1)]);
+        std::fs::remove_file(&folder.journals()[0]).unwrap();
+        assert_eq!(put(&mut writer, [intent(2), outcome(2)]), [Ok(()), Ok(())]);
+        writer.close();
+        // Line 1 of the heads file is the start of the first journal.
+        folder.check(&[(Kind::Missing, 1)]);
+        assert_eq!(folder.verified()[1].head.unwrap().0, 5);
+        std::fs::remove_dir_all(folder::of_state(&folder.0)).unwrap();
+        folder.check(&[(Kind::Missing, 1), (Kind::Missing, 3)]);
+    }
+
+    #[test]
+    fn nothing_is_recorded_whose_start_cannot_be_noted() {
+        let folder = Folder::new("heads");
+        std::fs::create_dir_all(folder.0.join(NAME)).unwrap();
+        let mut writer = folder.writer(1 << 20);
+        let results = put(&mut writer, [intent(1)]);
+        assert!(results[0].as_ref().is_err_and(|error| error.contains("its start cannot be noted")), "{results:?}");
+        assert_eq!(folder.journals(), [Path::new(""); 0]);
+        std::fs::remove_dir(folder.0.join(NAME)).unwrap();
+        assert_eq!(put(&mut writer, [intent(2), outcome(2)]), [Ok(()), Ok(())]);
+        writer.close();
+        folder.check(&[]);
+    }
+
+    #[test]
+    fn an_outcome_that_could_not_be_written_is_written_later() {
+        let folder = Folder::new("owed");
+        let mut writer = folder.writer(1 << 20);
+        put(&mut writer, [intent(1), intent(2)]);
+        let current = writer.current.as_mut().unwrap();
+        let file = std::mem::replace(&mut current.file, File::options().append(true).open("/dev/full").unwrap());
+        let results = put(&mut writer, [outcome(1), intent(3)]);
+        assert!(results.iter().all(Result::is_err), "{results:?}");
+        // Some of it got there.
+        (&file).write_all(b"{\"seq\":3,").unwrap();
+        writer.current.as_mut().unwrap().file = file;
+        // Call 3 has no intent on disk: its outcome is none.
+        assert_eq!(put(&mut writer, [outcome(3), outcome(2)]), [Ok(()), Ok(())]);
+        writer.close();
+        folder.check(&[]);
+        assert_eq!(folder.verified()[1].records, 5);
+    }
+
+    #[test]
+    fn old_journals_go_with_a_note_and_living_ones_stay() {
+        let folder = Folder::new("kept");
+        let keep = JournalRules::default().keep;
+        let mut closed = folder.writer(1 << 20);
+        put(&mut closed, [intent(1), outcome(1)]);
+        closed.close();
+        let mut living = folder.writer(1 << 20);
+        put(&mut living, [intent(1)]);
+        let mut killed = folder.writer(1 << 20);
+        put(&mut killed, [intent(1)]);
+        drop(killed);
+        let journals = folder.journals();
+        for path in &journals {
+            folder.age(path, keep - Duration::from_secs(60));
+        }
+        let mut one = folder.writer(1 << 20);
+        put(&mut one, [intent(1), outcome(1)]);
+        assert_eq!(folder.journals().len(), 4);
+        // The end of the killed one was noted on the way.
+        folder.check(&[(Kind::Unknown, 2)]);
+        for path in &journals {
+            folder.age(path, keep + Duration::from_secs(60));
+        }
+        let mut other = folder.writer(1 << 20);
+        put(&mut other, [intent(1), outcome(1)]);
+        assert_eq!(folder.journals().len(), 3, "the living one is not touched");
+        assert!(folder.journals().contains(&journals[1]));
+        [living, one, other].into_iter().for_each(Writer::close);
+        folder.check(&[(Kind::Unknown, 2)]);
+    }
+}

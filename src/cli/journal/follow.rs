@@ -54,7 +54,7 @@ fn first(dir: &Path, with_refusals: bool, filter: &Filter, out: &mut Out) -> Res
             shown.insert(name, Shown { offset: length, ..Shown::default() });
         }
     }
-    shown.extend(merge(dir, read, &silent, out)?);
+    merge(dir, read, &silent, &mut shown, out)?;
     Ok(shown)
 }
 
@@ -78,7 +78,7 @@ fn again(
             kept.insert(name, before);
         }
     }
-    kept.extend(merge(dir, grown, filter, out)?);
+    merge(dir, grown, filter, &mut kept, out)?;
     *shown = kept;
     Ok(())
 }

@@ -23,8 +23,8 @@ use crate::config::file::{Found, find};
 
 /// The help of the command: also the documentation of the lines, field by field.
 pub const ABOUT: &str = "\
-show prints the records of all processes that share the state folder, in the order of time; follow prints what comes, until
-SIGINT; verify says what was done to the journals, file and line: edits, removals, insertions, repetitions, moved
+show prints the records of all processes that share the state folder, in the order of time; follow prints what comes,
+until SIGINT; verify says what was done to the journals, file and line: edits, removals, insertions, repetitions, moved
 lines, files cut short or gone, and intents without an outcome. It ends with 1 if it found damage; an unknown outcome, a
 line that was cut while it was written, and a journal that was not closed are what a killed process leaves, and no
 damage. Whoever can rewrite all files can make them fit again: keep a copy of journal-heads.jsonl elsewhere and compare
@@ -42,8 +42,9 @@ The state folder has journal/TIME-PID-N.jsonl, one JSON object a line, with thes
   outcome            call: that of the intent. code: ok, or why not. executed: yes, no or unknown. status: exit or
                      HTTP status. bytes: what the source produced. duration_ms: since admission. ended: dead or
                      detached, if told to end
-journal/refusals-*.jsonl: what was refused: seq, at, type (refusal), stage, reason, bytes, fingerprint (keyed), era, skipped.
-journal-heads.jsonl: seq, at, prev, type (start, end, removed), file, pid, last_seq, head, why (closed, rotated, found).";
+journal/refusals-*.jsonl has seq, at, type (refusal), stage, reason, bytes, fingerprint (keyed), era, skipped.
+journal-heads.jsonl has seq, at, prev, type (start, end, removed), file, pid, last_seq, head, why (closed, rotated,
+found).";
 
 /// Reads the journal as asked.
 pub fn run(options: &JournalOptions) -> u8 {

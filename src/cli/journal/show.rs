@@ -1,5 +1,6 @@
 //! `tidegate journal show`: what there is, in the order of time.
 
+use std::collections::BTreeMap;
 use std::fs;
 use std::path::Path;
 
@@ -25,7 +26,8 @@ pub fn run(place: &Place, with_refusals: bool, filter: Filter, out: &mut Out) ->
             }
             begin(&filter, out)?;
             let files = names.into_iter().map(|name| (name, Shown::default(), u64::MAX)).collect();
-            let shown = merge(&dir, files, &filter, out)?;
+            let mut shown = BTreeMap::new();
+            merge(&dir, files, &filter, &mut shown, out)?;
             shown.into_iter().map(|(name, shown)| (name, shown.unreadable)).collect()
         }
     };

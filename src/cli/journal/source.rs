@@ -32,7 +32,7 @@ struct Source {
 /// What comes next in a file.
 struct Next {
     at: String,
-    line: Option<String>,
+    text: Vec<u8>,
 }
 
 impl Source {
@@ -50,63 +50,66 @@ impl Source {
         Ok(Some(Source { path, lines, shown }))
     }
 
-    /// The next record, wanted or not; `None` at the end of whole lines.
-    fn next(&mut self, filter: &Filter) -> Result<Option<Next>, Problem> {
+    /// The next record; `None` at the end of whole lines.
+    fn next(&mut self) -> Result<Option<Next>, Problem> {
         loop {
             let Some(raw) = self.lines.next().map_err(Problem::input(&self.path))?.filter(|raw| raw.is_terminated) else {
                 return Ok(None);
             };
             self.shown.offset += raw.length;
             match raw.text.map(|text| (text, Seen::parse(text))) {
-                Some((text, Ok(seen))) => {
-                    let line = self.shown.memory.shown(text, &seen, filter);
-                    return Ok(Some(Next { at: seen.at.into_owned(), line }));
-                }
+                Some((text, Ok(seen))) => return Ok(Some(Next { at: seen.at.into_owned(), text: text.to_owned() })),
                 Some((_, Err(_))) | None => self.shown.unreadable += 1,
             }
         }
     }
+
+    /// Prints a record of this file, if it is wanted. `done`: files that were shown to their ends before.
+    fn print(&mut self, next: &Next, filter: &Filter, done: &BTreeMap<String, Shown>, out: &mut Out) -> Result<(), Problem> {
+        let Ok(seen) = Seen::parse(&next.text) else { return Ok(()) };
+        if let Some(before) = seen.previous.as_ref().and_then(|previous| done.get(previous)) {
+            self.shown.memory.go_on(&before.memory);
+        }
+        match self.shown.memory.shown(&next.text, &seen, filter) {
+            Some(line) => out.line(&line),
+            None => Ok(()),
+        }
+    }
 }
 
-/// Prints the wanted records of files in the order of time, each from where it was shown up to a length. Returns how far each
-/// has been shown now. Only files whose records may come next are open at once.
+/// Files that are being shown, by the time of what comes next in each.
+type Open = BTreeMap<(String, String), (Source, Next)>;
+
+/// Prints the wanted records of files in the order of time, each from where it was shown up to a length, and adds how far each
+/// has been shown to `done`. Only files whose records may come next are open at once.
 pub fn merge(
     dir: &Path,
     files: Vec<(String, Shown, u64)>,
     filter: &Filter,
+    done: &mut BTreeMap<String, Shown>,
     out: &mut Out,
-) -> Result<BTreeMap<String, Shown>, Problem> {
+) -> Result<(), Problem> {
     let mut waiting = files.into_iter().map(|(name, shown, length)| (stamp(&name), name, shown, length)).collect::<Vec<_>>();
     waiting.sort_by(|(a, a_name, ..), (b, b_name, ..)| (b, b_name).cmp(&(a, a_name)));
-    // By the time of what comes next.
-    let mut open: BTreeMap<(String, String), (Source, Option<String>)> = BTreeMap::new();
-    let mut done = BTreeMap::new();
+    let mut open = Open::new();
     loop {
         let first = open.first_key_value().map(|((at, _), _)| stamp_of(at));
         let is_due = |stamp: &str| first.as_ref().is_none_or(|first| stamp <= first.as_str());
         if let Some((_, name, shown, length)) = waiting.pop_if(|(stamp, ..)| is_due(stamp)) {
             if let Some(source) = Source::open(dir.join(&name), shown, length)? {
-                advance(name, source, filter, &mut open, &mut done)?;
+                advance(name, source, &mut open, done)?;
             }
             continue;
         }
-        let Some(((_, name), (source, line))) = open.pop_first() else { return Ok(done) };
-        if let Some(line) = line {
-            out.line(&line)?;
-        }
-        advance(name, source, filter, &mut open, &mut done)?;
+        let Some(((_, name), (mut source, next))) = open.pop_first() else { return Ok(()) };
+        source.print(&next, filter, done, out)?;
+        advance(name, source, &mut open, done)?;
     }
 }
 
-fn advance(
-    name: String,
-    mut source: Source,
-    filter: &Filter,
-    open: &mut BTreeMap<(String, String), (Source, Option<String>)>,
-    done: &mut BTreeMap<String, Shown>,
-) -> Result<(), Problem> {
-    match source.next(filter)? {
-        Some(Next { at, line }) => drop(open.insert((at, name), (source, line))),
+fn advance(name: String, mut source: Source, open: &mut Open, done: &mut BTreeMap<String, Shown>) -> Result<(), Problem> {
+    match source.next()? {
+        Some(next) => drop(open.insert((next.at.clone(), name), (source, next))),
         None => drop(done.insert(name, source.shown)),
     }
     Ok(())
@@ -117,10 +120,8 @@ pub fn print(path: &Path, filter: &Filter, out: &mut Out) -> Result<u64, Problem
     let Some(mut source) = Source::open(path.to_owned(), Shown::default(), u64::MAX)? else {
         return Err(Problem::Input(path.to_owned(), ErrorKind::NotFound.into()));
     };
-    while let Some(Next { line, .. }) = source.next(filter)? {
-        if let Some(line) = line {
-            out.line(&line)?;
-        }
+    while let Some(next) = source.next()? {
+        source.print(&next, filter, &BTreeMap::new(), out)?;
     }
     Ok(source.shown.unreadable)
 }

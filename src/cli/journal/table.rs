@@ -42,6 +42,11 @@ pub struct Memory {
 }
 
 impl Memory {
+    /// The file goes on with the calls that another one has left open.
+    pub fn go_on(&mut self, before: &Memory) {
+        self.open.clone_from(&before.open);
+    }
+
     /// The line to print for a record, if it is wanted.
     pub fn shown(&mut self, text: &[u8], seen: &Seen<'_>, filter: &Filter) -> Option<String> {
         let (tool, target) = self.of_call(seen);

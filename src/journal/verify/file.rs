@@ -230,8 +230,8 @@ impl Walk {
 
     fn end(&self, report: &mut Report) {
         let head = self.links.head();
-        let got = head.map_or(0, |(seq, _, _)| seq + 1);
-        for mark in self.marks.iter().filter(|mark| mark.seq >= got + self.unreadable) {
+        let got = head.map_or(0, |(seq, _, _)| seq.saturating_add(1));
+        for mark in self.marks.iter().filter(|mark| mark.seq >= got.saturating_add(self.unreadable)) {
             let line = head.map_or(1, |(_, _, line)| line);
             let count = mark.seq - got + 1;
             let text = format!("{count} records are missing behind it: {} knows one with seq {}", mark.source, mark.seq);
