@@ -19,6 +19,7 @@ mod ending;
 mod flood;
 mod json_suite;
 mod json_wire;
+mod journal;
 mod limits;
 mod mcp_schema;
 mod order;
