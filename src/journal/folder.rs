@@ -55,6 +55,11 @@ pub fn is_in_use(file: &File) -> bool {
     }
 }
 
+/// Whether it is known that nobody writes this file any more.
+fn is_free(file: &File) -> bool {
+    file.try_lock_shared().is_ok_and(|()| file.unlock().is_ok())
+}
+
 /// What a folder holds, by name; the names of journals in the order in which they were begun.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub struct Listed {
@@ -124,7 +129,7 @@ pub fn tidy(dir: &Path, heads: &Heads, keep: Duration, now: SystemTime) -> io::R
             continue;
         }
         let Ok(mut file) = File::open(&path) else { continue };
-        if is_in_use(&file) {
+        if !is_free(&file) {
             continue;
         }
         let last = last_line(&mut file)?;
@@ -137,7 +142,7 @@ pub fn tidy(dir: &Path, heads: &Heads, keep: Duration, now: SystemTime) -> io::R
     }
     heads.append(&notes)?;
     let refusals = listed.refusals.iter().map(|name| dir.join(name));
-    let is_left = |path: &PathBuf| is_older(path, keep, now) && File::open(path).is_ok_and(|file| !is_in_use(&file));
+    let is_left = |path: &PathBuf| is_older(path, keep, now) && File::open(path).is_ok_and(|file| is_free(&file));
     old.extend(refusals.filter(is_left));
     old.iter().try_for_each(fs::remove_file)
 }

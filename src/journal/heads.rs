@@ -237,7 +237,6 @@ mod tests {
         std::thread::scope(|scope| {
             for thread in 0..4 {
                 let heads = heads.clone();
-                #[expect(clippy::disallowed_methods, reason = "a scope joins what it starts")]
                 scope.spawn(move || (0..10).for_each(|n| heads.append(&[Note::start(&format!("{thread}-{n}"))]).unwrap()));
             }
         });

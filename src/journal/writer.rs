@@ -404,7 +404,7 @@ mod tests {
         let mut writer = folder.writer(1 << 20);
         let results = put(&mut writer, [intent(1)]);
         assert!(results[0].as_ref().is_err_and(|error| error.contains("its start cannot be noted")), "{results:?}");
-        assert_eq!(folder.journals(), [Path::new(""); 0]);
+        assert!(folder.journals().is_empty());
         std::fs::remove_dir(folder.0.join(NAME)).unwrap();
         assert_eq!(put(&mut writer, [intent(2), outcome(2)]), [Ok(()), Ok(())]);
         writer.close();

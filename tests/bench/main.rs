@@ -1,7 +1,8 @@
 //! Smoke benches of the built gateway: `cold` (start to first answer), `pipe` (answers through the pipe), `idle` (what it costs
-//! to do nothing). `cargo bench` runs all, `cargo bench -- pipe` one. Figures, no verdicts.
+//! to do nothing), `journal` (durable intents a second). `cargo bench` runs all, `cargo bench -- pipe` one. Figures, no verdicts.
 #![allow(clippy::unwrap_used, clippy::print_stdout, clippy::disallowed_methods, reason = "a bench talks to a person")]
 
+mod journal;
 #[cfg(feature = "ssh")]
 mod ssh;
 
@@ -182,6 +183,7 @@ fn main() {
         ("cold", cold),
         ("pipe", pipe),
         ("idle", idle),
+        ("journal", journal::run),
         #[cfg(feature = "ssh")]
         ("ssh", ssh::run),
     ];

@@ -3,7 +3,7 @@
 //! By construction a process has as many calls open as it admits at once; a damaged file may claim more, so what is remembered
 //! is bounded, and what goes beyond it is said.
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::rc::Rc;
 
 use crate::journal::verify::Kind;
@@ -28,7 +28,10 @@ pub struct Place {
 #[derive(Debug, Default)]
 pub struct Calls {
     open: BTreeMap<u64, Place>,
-    closed: VecDeque<(u64, u64)>,
+    /// Call and line of its outcome.
+    closed: HashMap<u64, u64>,
+    /// The same calls, the first closed first.
+    closing: VecDeque<u64>,
     /// Intents that found no room.
     beyond: u64,
 }
@@ -44,7 +47,7 @@ impl Calls {
         if let Some(first) = self.open.get(&call) {
             return Some((Kind::SecondIntent, format!("call {call} has an intent in line {} already", first.line)));
         }
-        if let Some((_, line)) = self.closed.iter().find(|(closed, _)| *closed == call) {
+        if let Some(line) = self.closed.get(&call) {
             return Some((Kind::SecondIntent, format!("call {call} has had its outcome in line {line}")));
         }
         if self.open.len() >= OPEN_MAX {
@@ -59,14 +62,15 @@ impl Calls {
     /// An outcome; what is wrong with it.
     pub fn outcome(&mut self, call: u64, line: u64) -> Option<(Kind, String)> {
         if self.open.remove(&call).is_some() {
-            self.closed.push_back((call, line));
-            if self.closed.len() > CLOSED {
-                self.closed.pop_front();
+            self.closed.insert(call, line);
+            self.closing.push_back(call);
+            if let Some(first) = self.closing.pop_front_if(|_| self.closed.len() > CLOSED) {
+                self.closed.remove(&first);
             }
             return None;
         }
-        match self.closed.iter().find(|(closed, _)| *closed == call) {
-            Some((_, first)) => Some((Kind::SecondOutcome, format!("call {call} has an outcome in line {first} already"))),
+        match self.closed.get(&call) {
+            Some(first) => Some((Kind::SecondOutcome, format!("call {call} has an outcome in line {first} already"))),
             None if self.beyond > 0 => None,
             None => Some((Kind::OutcomeAlone, format!("call {call} has no intent before it"))),
         }
@@ -115,6 +119,6 @@ mod tests {
         assert_eq!((said, calls.open().count()), (vec![Kind::TooManyOpen], OPEN_MAX));
         assert_eq!(kind(calls.outcome(OPEN_MAX as u64, 1)), None, "whether it had one is not known");
         (0..OPEN_MAX as u64).for_each(|call| drop(calls.outcome(call, call)));
-        assert!(calls.closed.len() <= CLOSED);
+        assert!(calls.closed.len() == CLOSED && calls.closing.len() == CLOSED);
     }
 }
