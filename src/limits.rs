@@ -87,6 +87,24 @@ pub const OPERATOR_LINE_BYTES: usize = 4 << 10;
 pub const UNADDRESSED_ERRORS: u32 = 10;
 /// One allowance for an error without an id comes back after this.
 pub const UNADDRESSED_ERROR_EVERY: Duration = Duration::from_secs(1);
+/// A journal file that has reached this is continued in another: an hour or more of steady calls, and still quick to read.
+pub const JOURNAL_FILE_BYTES: u64 = 64 << 20;
+/// The smallest configurable such size: one full batch of records has room in it.
+pub const JOURNAL_FILE_BYTES_MIN: u64 = 64 << 10;
+/// The largest configurable such size.
+pub const JOURNAL_FILE_BYTES_MAX: u64 = 1 << 30;
+/// One line of a journal; far above the longest that is written, so that whoever reads them is bounded.
+pub const JOURNAL_LINE_BYTES: usize = 64 << 10;
+/// What an action is aimed at, as recorded; program names and paths are configured and rarely beyond 100 bytes.
+pub const JOURNAL_TARGET_BYTES: usize = 4 << 10;
+/// How long the journal of a process that has ended is kept.
+pub const JOURNAL_KEEP: Duration = Duration::from_secs(30 * 24 * 3600);
+/// The most days that can be configured for that: a hundred years.
+pub const JOURNAL_KEEP_DAYS_MAX: u64 = 36_500;
+/// How long the journal's thread waits for another process that holds the heads file; it holds it for one write and sync.
+pub const JOURNAL_HEADS_WAIT: Duration = Duration::from_secs(2);
+/// What the journal's thread gets at the end to write what waits; within `END` it is joined or let go.
+pub const JOURNAL_CLOSE: Duration = Duration::from_secs(1);
 /// Records of what was refused, in a row, before further refusals are only counted: about one file of them.
 pub const REFUSAL_RECORDS: u32 = 4096;
 /// One more such record may be made after this.

@@ -23,6 +23,7 @@ mod flood;
 mod flow;
 mod json_suite;
 mod json_wire;
+mod journal;
 mod limits;
 mod mcp_schema;
 mod order;

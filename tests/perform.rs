@@ -13,7 +13,7 @@ use tidegate::executor::credential::Vault;
 
 use tidegate::executor::recorder::Recorder;
 use tidegate::executor::{CallCtx, Executors, Hands};
-use tidegate::gateway::pipeline::{World, judge, perform};
+use tidegate::gateway::pipeline::{Asked, World, judge, perform};
 use tidegate::journal::append::Journal;
 use tidegate::mcp::call::{Call, Step};
 use tidegate::mcp::session::Session;
@@ -56,7 +56,7 @@ impl Bench {
             true => Hands::Recorder(Recorder::new(Some(record))),
             false => Hands::Real(Executors::new(Networks::default(), None)),
         };
-        let journal = Journal::new(&config.state_dir, config.journal.sync, Clock::System).unwrap();
+        let journal = Journal::new(&config.state_dir, config.journal, Clock::System).unwrap();
         let vault = Vault::new(config.credentials, tidegate::sys::user_id());
         let (tools, deadline) = (Toolbox::new(config.tools), Instant::now() + Duration::from_secs(60));
         let paces = Paces::new(&tools, Instant::now());
@@ -65,10 +65,11 @@ impl Bench {
     }
 
     fn perform(&self, tool: &str) -> Outcome {
-        let grant = judge(&call(tool), &self.tools).unwrap();
+        let call = call(tool);
+        let grant = judge(&call, &self.tools).unwrap();
         let sinks = Sinks::new(self.world.vault.redactor(), Arc::clone(&self.world.store), tool);
         let ctx = CallCtx { token: &self.token, deadline: self.deadline, sinks };
-        perform(grant, 1, Instant::now(), &ctx, &self.world).unwrap()
+        perform(grant, &Asked { number: 1, admitted: Instant::now(), call: &call }, &ctx, &self.world).unwrap()
     }
 
     /// The call stopped before anything happened: no record, no effect, no credential looked at, and in `is_silent` no journal.

@@ -6,7 +6,10 @@ use std::ffi::OsString;
 use std::fmt::{self, Write as _};
 use std::path::PathBuf;
 
-use lexopt::{Arg, Parser, ValueExt};
+use lexopt::{Arg, Parser};
+
+use crate::cli::journal::since::Since;
+use crate::journal::chain::Hash;
 
 /// A subcommand.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -17,6 +20,8 @@ pub enum Command {
     Explain,
     /// The guided tour.
     Demo,
+    /// Reading the journal.
+    Journal,
     /// The configuration's JSON Schema.
     Schema,
 }
@@ -65,6 +70,14 @@ const COMMANDS: &[CommandRow] = &[
                 local command, a cancelled command, and a malformed line. Exit code 1 if a step did not hold.",
     },
     CommandRow {
+        command: Command::Journal,
+        name: "journal",
+        arguments: " show|follow|verify",
+        arguments_max: 1,
+        summary: "show, follow or verify the record of what was executed",
+        about: crate::cli::journal::ABOUT,
+    },
+    CommandRow {
         command: Command::Schema,
         name: "schema",
         arguments: "",
@@ -89,8 +102,18 @@ enum Flag {
     DryRun,
     Record,
     ExplainConfig,
-    Json,
+    ExplainJson,
     Gateway,
+    JournalConfig,
+    StateDir,
+    File,
+    Heads,
+    Head,
+    Tool,
+    Code,
+    Since,
+    Refusals,
+    Json,
 }
 
 const FLAGS: &[FlagRow] = &[
@@ -123,7 +146,7 @@ const FLAGS: &[FlagRow] = &[
         help: "the configuration file, looked for as serve does if absent",
     },
     FlagRow {
-        flag: Flag::Json,
+        flag: Flag::ExplainJson,
         long: "json",
         value: None,
         command: Command::Explain,
@@ -135,6 +158,76 @@ const FLAGS: &[FlagRow] = &[
         value: Some("PROGRAM"),
         command: Command::Demo,
         help: "the gateway to show, instead of this very program",
+    },
+    FlagRow {
+        flag: Flag::JournalConfig,
+        long: "config",
+        value: Some("FILE"),
+        command: Command::Journal,
+        help: "the configuration file, for its state folder",
+    },
+    FlagRow {
+        flag: Flag::StateDir,
+        long: "state-dir",
+        value: Some("DIR"),
+        command: Command::Journal,
+        help: "the state folder, instead of the configured one",
+    },
+    FlagRow {
+        flag: Flag::File,
+        long: "file",
+        value: Some("FILE"),
+        command: Command::Journal,
+        help: "show, verify: this journal alone",
+    },
+    FlagRow {
+        flag: Flag::Tool,
+        long: "tool",
+        value: Some("NAME"),
+        command: Command::Journal,
+        help: "show, follow: only calls of this tool",
+    },
+    FlagRow {
+        flag: Flag::Code,
+        long: "code",
+        value: Some("CODE"),
+        command: Command::Journal,
+        help: "show, follow: only outcomes with this code; ok for success",
+    },
+    FlagRow {
+        flag: Flag::Since,
+        long: "since",
+        value: Some("TIME"),
+        command: Command::Journal,
+        help: "show, follow: only from then on: 2026-07-31T08:00:00Z, or 90s, 15m, 2h, 7d ago",
+    },
+    FlagRow {
+        flag: Flag::Refusals,
+        long: "refusals",
+        value: None,
+        command: Command::Journal,
+        help: "show, follow: what was refused as well",
+    },
+    FlagRow {
+        flag: Flag::Heads,
+        long: "heads",
+        value: Some("FILE"),
+        command: Command::Journal,
+        help: "verify: compare with this copy of the heads file as well",
+    },
+    FlagRow {
+        flag: Flag::Head,
+        long: "head",
+        value: Some("SEQ:HASH"),
+        command: Command::Journal,
+        help: "verify, with --file: the record with this sequence has this hash",
+    },
+    FlagRow {
+        flag: Flag::Json,
+        long: "json",
+        value: None,
+        command: Command::Journal,
+        help: "show, follow: the lines as they are; verify: one JSON object a line",
     },
 ];
 
@@ -169,6 +262,44 @@ pub struct DemoOptions {
     pub gateway: Option<PathBuf>,
 }
 
+/// What `journal` is to do.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum JournalAction {
+    /// Print what there is.
+    Show,
+    /// Print what comes.
+    Follow,
+    /// Say what was done to it.
+    Verify,
+}
+
+/// What `journal` was asked.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct JournalOptions {
+    /// Its second word.
+    pub action: Option<JournalAction>,
+    /// `--config`.
+    pub config: Option<PathBuf>,
+    /// `--state-dir`.
+    pub state_dir: Option<PathBuf>,
+    /// `--file`.
+    pub file: Option<PathBuf>,
+    /// `--heads`.
+    pub heads: Option<PathBuf>,
+    /// `--head`.
+    pub head: Option<(u64, Hash)>,
+    /// `--tool`.
+    pub tool: Option<String>,
+    /// `--code`.
+    pub code: Option<String>,
+    /// `--since`.
+    pub since: Option<Since>,
+    /// `--refusals`.
+    pub refusals: bool,
+    /// `--json`.
+    pub json: bool,
+}
+
 /// A command line that was understood.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Parsed {
@@ -178,6 +309,8 @@ pub enum Parsed {
     Explain(ExplainOptions),
     /// Run the tour.
     Demo(DemoOptions),
+    /// Read the journal.
+    Journal(JournalOptions),
     /// Print this text.
     Text(String),
 }
@@ -202,6 +335,7 @@ struct Options {
     serve: ServeOptions,
     explain: ExplainOptions,
     demo: DemoOptions,
+    journal: JournalOptions,
     words: Vec<String>,
 }
 
@@ -239,7 +373,7 @@ fn utf8(word: OsString) -> Result<String, UsageError> {
 }
 
 fn finish(command: Option<&CommandRow>, options: Options) -> Result<Parsed, UsageError> {
-    let Options { serve, explain, demo, words } = options;
+    let Options { serve, explain, demo, journal, words } = options;
     if serve.record.is_some() && !serve.dry_run {
         return Err(UsageError("--record needs --dry-run: a gateway that acts keeps its journal instead".to_owned()));
     }
@@ -252,6 +386,10 @@ fn finish(command: Option<&CommandRow>, options: Options) -> Result<Parsed, Usag
             Ok(Parsed::Explain(ExplainOptions { tool, arguments: words.next(), ..explain }))
         }
         Some(Command::Demo) => Ok(Parsed::Demo(demo)),
+        Some(Command::Journal) => {
+            let action = words.first().map(|word| find_action(word)).transpose()?;
+            finish_journal(JournalOptions { action, ..journal })
+        }
         Some(Command::Schema) => Ok(Parsed::Text(crate::config::schema::text().to_owned())),
     }
 }
@@ -262,6 +400,40 @@ fn commands() -> String {
     match names.split_last() {
         Some((last, others)) => format!("{} or {last}", others.join(", ")),
         None => String::new(),
+    }
+}
+
+/// Each action has flags of its own.
+fn finish_journal(journal: JournalOptions) -> Result<Parsed, UsageError> {
+    let is_filtered = journal.tool.is_some() || journal.code.is_some() || journal.since.is_some() || journal.refusals;
+    let is_compared = journal.heads.is_some() || journal.head.is_some();
+    let wrong = match journal.action {
+        None => "journal: expected show, follow or verify",
+        Some(JournalAction::Verify) if is_filtered => {
+            "journal verify looks at every record: it takes no --tool, --code, --since or --refusals"
+        }
+        Some(JournalAction::Show | JournalAction::Follow) if is_compared => "--heads and --head are of journal verify",
+        Some(JournalAction::Follow) if journal.file.is_some() => {
+            "journal follow takes no --file: the file may be continued in another"
+        }
+        Some(JournalAction::Verify) if journal.head.is_some() && journal.file.is_none() => {
+            "--head needs --file: each process has a chain of its own"
+        }
+        Some(_) if journal.state_dir.is_some() && journal.config.is_some() => "--state-dir and --config exclude each other",
+        Some(_) if journal.file.is_some() && (journal.state_dir.is_some() || journal.config.is_some()) => {
+            "--file needs no --state-dir and no --config"
+        }
+        Some(_) => return Ok(Parsed::Journal(journal)),
+    };
+    Err(UsageError(wrong.to_owned()))
+}
+
+fn find_action(word: &str) -> Result<JournalAction, UsageError> {
+    match word {
+        "show" => Ok(JournalAction::Show),
+        "follow" => Ok(JournalAction::Follow),
+        "verify" => Ok(JournalAction::Verify),
+        _ => Err(UsageError(format!("journal: expected show, follow or verify, got {}", shown(word)))),
     }
 }
 
@@ -280,17 +452,45 @@ fn find_flag(command: Option<&CommandRow>, name: &str) -> Result<&'static FlagRo
 }
 
 fn set(flag: Flag, value: Option<OsString>, options: &mut Options) -> Result<(), UsageError> {
-    let path = value.map(|value| value.parse_with(|text| Ok::<_, String>(PathBuf::from(text))));
-    let path = path.transpose().map_err(|error| UsageError(error.to_string()))?;
+    let Options { serve, explain, demo, journal, words: _ } = options;
+    let text = || -> Result<Option<String>, UsageError> {
+        let value = value
+            .clone()
+            .map(|value| value.into_string().map_err(|value| UsageError(format!("{}: expected UTF-8", shown(value)))));
+        value.transpose()
+    };
+    let path = || value.clone().map(PathBuf::from);
     match flag {
-        Flag::Config => options.serve.config = path,
-        Flag::DryRun => options.serve.dry_run = true,
-        Flag::Record => options.serve.record = path,
-        Flag::ExplainConfig => options.explain.config = path,
-        Flag::Json => options.explain.json = true,
-        Flag::Gateway => options.demo.gateway = path,
+        Flag::Config => serve.config = path(),
+        Flag::DryRun => serve.dry_run = true,
+        Flag::Record => serve.record = path(),
+        Flag::ExplainConfig => explain.config = path(),
+        Flag::ExplainJson => explain.json = true,
+        Flag::Gateway => demo.gateway = path(),
+        Flag::JournalConfig => journal.config = path(),
+        Flag::StateDir => journal.state_dir = path(),
+        Flag::File => journal.file = path(),
+        Flag::Heads => journal.heads = path(),
+        Flag::Head => journal.head = text()?.map(|text| head(&text)).transpose()?,
+        Flag::Tool => journal.tool = text()?,
+        Flag::Code => journal.code = text()?,
+        Flag::Since => journal.since = text()?.map(|text| since(&text)).transpose()?,
+        Flag::Refusals => journal.refusals = true,
+        Flag::Json => journal.json = true,
     }
     Ok(())
+}
+
+fn head(text: &str) -> Result<(u64, Hash), UsageError> {
+    let parsed = text.split_once(':').and_then(|(seq, hash)| Some((seq.parse().ok()?, Hash::parse(hash)?)));
+    parsed.ok_or_else(|| {
+        UsageError(format!("--head: expected SEQ:HASH with 64 lower-case hexadecimal digits, got {}", shown(text)))
+    })
+}
+
+fn since(text: &str) -> Result<Since, UsageError> {
+    let expected = "expected a time like 2026-07-31T08:00:00Z, or a number with s, m, h or d";
+    Since::parse(text).ok_or_else(|| UsageError(format!("--since: {expected}, got {}", shown(text))))
 }
 
 fn version() -> String {
@@ -358,19 +558,71 @@ mod tests {
 
     #[test]
     fn a_bad_command_line_is_one_clear_line() {
-        check_error("", "a command is missing: expected serve, explain, demo or schema");
-        check_error("sevre", "unknown command \"sevre\": expected one of serve, explain, demo, schema");
+        check_error("", "a command is missing: expected serve, explain, demo, journal or schema");
+        check_error("sevre", "unknown command \"sevre\": expected one of serve, explain, demo, journal, schema");
         check_error("explain", "explain needs the name of a tool");
         check_error("explain t {} x", "explain takes TOOL [ARGS], got \"x\" as well");
         check_error("explain t --dry-run", "explain knows no flag \"--dry-run\"");
         check_error("serve x", "serve takes no argument, got \"x\"");
         check_error("serve --cfg x", "serve knows no flag \"--cfg\"");
         check_error("serve --gateway x", "serve knows no flag \"--gateway\"");
-        check_error("--config x serve", "--config must follow its command: expected serve, explain, demo or schema first");
+        check_error(
+            "--config x serve",
+            "--config must follow its command: expected serve, explain, demo, journal or schema first",
+        );
         check_error("serve -x", "unknown flag -x");
         check_error("serve --record x", "--record needs --dry-run: a gateway that acts keeps its journal instead");
         assert!(parsed("serve --config").is_err());
         assert!(parsed("serve --dry-run=yes").is_err());
+    }
+
+    #[track_caller]
+    fn check_journal(line: &str, expected: JournalOptions) {
+        assert_eq!(parsed(line), Ok(Parsed::Journal(expected)), "{line}");
+    }
+
+    #[test]
+    fn the_journal_is_shown_followed_and_verified() {
+        let of = |action| JournalOptions { action: Some(action), ..JournalOptions::default() };
+        check_journal("journal show", of(JournalAction::Show));
+        let filtered = JournalOptions {
+            tool: Some("t".to_owned()),
+            code: Some("ok".to_owned()),
+            since: Since::parse("2h"),
+            refusals: true,
+            json: true,
+            state_dir: Some("/s".into()),
+            ..of(JournalAction::Follow)
+        };
+        check_journal("journal follow --tool t --code ok --since 2h --refusals --json --state-dir /s", filtered);
+        let hash = "0".repeat(64);
+        let compared = JournalOptions {
+            file: Some("f".into()),
+            heads: Some("h".into()),
+            head: Some((7, Hash::NONE)),
+            ..of(JournalAction::Verify)
+        };
+        check_journal(&format!("journal --file f verify --heads h --head 7:{hash}"), compared);
+        check_error("journal", "journal: expected show, follow or verify");
+        check_error("journal list", "journal: expected show, follow or verify, got \"list\"");
+        check_error("journal show verify", "journal takes no argument, got \"verify\"");
+        check_error("journal show --heads x", "--heads and --head are of journal verify");
+        check_error(
+            "journal verify --head 7:x --file f",
+            "--head: expected SEQ:HASH with 64 lower-case hexadecimal digits, got \"7:x\"",
+        );
+        check_error(&format!("journal verify --head 7:{hash}"), "--head needs --file: each process has a chain of its own");
+        check_error(
+            "journal verify --since 2h",
+            "journal verify looks at every record: it takes no --tool, --code, --since or --refusals",
+        );
+        check_error("journal follow --file f", "journal follow takes no --file: the file may be continued in another");
+        check_error("journal show --state-dir a --config b", "--state-dir and --config exclude each other");
+        check_error("journal verify --file a --config b", "--file needs no --state-dir and no --config");
+        check_error(
+            "journal show --since soon",
+            "--since: expected a time like 2026-07-31T08:00:00Z, or a number with s, m, h or d, got \"soon\"",
+        );
     }
 
     #[test]

@@ -7,6 +7,7 @@ pub mod flags;
 pub mod serve;
 pub mod explain;
 pub mod demo;
+pub mod journal;
 
 use std::ffi::OsString;
 use std::io::Write;
@@ -32,6 +33,7 @@ pub fn run(arguments: impl IntoIterator<Item = OsString>) -> u8 {
         Ok(Parsed::Serve(options)) => serve::run(&options),
         Ok(Parsed::Explain(options)) => with_output(|| explain::run(&options)),
         Ok(Parsed::Demo(options)) => with_output(|| demo::run(&options)),
+        Ok(Parsed::Journal(options)) => with_output(|| journal::run(&options)),
         Ok(Parsed::Text(text)) => with_output(|| print(&text)),
         Err(error) => with_output(|| {
             complain(&format!("{error}\ntry: tidegate --help"));

@@ -30,7 +30,8 @@ use crate::config::written::remote::SshWritten;
 use crate::config::written::{
     BodyWritten, CredentialWritten, ExecWritten, HttpWritten, LimitsWritten, RecipeWritten, ToolWritten, Written,
 };
-use crate::config::{Config, JournalRules, LogRules, SessionRules};
+use crate::config::{Config, LogRules, SessionRules};
+use crate::journal::JournalRules;
 use crate::limits::Limits;
 use crate::outcome::budget::payload_bytes;
 use crate::policy::decide::covers_origin;
@@ -71,7 +72,11 @@ pub fn mean(written: Written<'_>, env: Env<'_>, problems: &mut Problems, warning
             format: written.log.format.unwrap_or(log.format),
             file: written.log.file,
         },
-        journal: JournalRules { sync: written.sync.unwrap_or(journal.sync) },
+        journal: JournalRules {
+            sync: written.journal.sync.unwrap_or(journal.sync),
+            keep: written.journal.keep.unwrap_or(journal.keep),
+            file_bytes: written.journal.file_bytes.unwrap_or(journal.file_bytes),
+        },
         state_dir: written.state_dir.unwrap_or_else(|| default_state_dir(env)),
         networks: networks(&written.networks, problems, warnings),
         credentials: sources,

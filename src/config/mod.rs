@@ -24,7 +24,7 @@ use crate::action::Tool;
 use crate::config::file::Env;
 use crate::config::tree::{Node, Problems, line_column, pointer_of, shown};
 use crate::executor::credential::Source;
-use crate::journal::append::SyncMode;
+use crate::journal::JournalRules;
 use crate::limits::{GRACE, Limits};
 use crate::policy::rules::{HostRule, Networks, ToolRule};
 use crate::wire::log::Format;
@@ -85,13 +85,6 @@ pub struct LogRules {
     pub file: Option<PathBuf>,
 }
 
-/// `journal`.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct JournalRules {
-    /// Which records are synced.
-    pub sync: SyncMode,
-}
-
 impl Default for SessionRules {
     fn default() -> Self {
         SessionRules { on_malformed: OnMalformed::Close, grace: GRACE }
@@ -101,12 +94,6 @@ impl Default for SessionRules {
 impl Default for LogRules {
     fn default() -> Self {
         LogRules { level: log::LevelFilter::Info, format: Format::Text, file: None }
-    }
-}
-
-impl Default for JournalRules {
-    fn default() -> Self {
-        JournalRules { sync: SyncMode::All }
     }
 }
 

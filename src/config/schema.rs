@@ -48,7 +48,7 @@ pub const LIMITS: Keys = Keys {
 /// `log`.
 pub const LOG: Keys = Keys { schema: "/$defs/log", read: &["level", "format", "file"], later: &[] };
 /// `journal`.
-pub const JOURNAL: Keys = Keys { schema: "/$defs/journal", read: &["sync"], later: &["keep_days"] };
+pub const JOURNAL: Keys = Keys { schema: "/$defs/journal", read: &["sync", "keep_days", "file_bytes"], later: &[] };
 /// One of `credentials`.
 pub const CREDENTIAL: Keys = Keys { schema: "/$defs/credential", read: &["from", "as", "for"], later: &[] };
 /// `from` of a credential.
@@ -335,7 +335,9 @@ mod tests {
             ("/log/level", json!(["off", "error", "warn", "info", "debug", "trace"]), json!(["", "Info", 1])),
             ("/log/format", json!(["text", "json"]), json!(["xml", null])),
             ("/log/file", json!(["/x", "/"]), json!(["x", "", "~/x", "/a\u{0}"])),
-            ("/journal", json!([{}, {"sync": "all"}]), json!([{"sync": "none"}, {"keep_days": 1}])),
+            ("/journal", json!([{}, {"sync": "all"}]), json!([{"sync": "none"}, {"keep": 1}])),
+            ("/journal/keep_days", json!([1, 36_500]), json!([0, 36_501, 0.5, "1", null])),
+            ("/journal/file_bytes", json!([65_536, 1 << 30]), json!([65_535, (1 << 30) + 1, true])),
             ("/state_dir", json!(["/x"]), json!(["x", 1, {}])),
             ("/networks", json!([[], ["x"]]), json!([{}, [1], "10.0.0.0/8"])),
             (

@@ -24,7 +24,10 @@ use crate::config::written::builtin::{BuiltinWritten, builtin, pace};
 use crate::config::written::remote::{HostWritten, SshWritten, hosts, ssh};
 use crate::config::written::source::{SourceWritten, source};
 use crate::journal::append::SyncMode;
-use crate::limits::{CALLS, CONTENT_BYTES_MAX, CONTENT_BYTES_MIN, END, LINE_IN_BYTES, TERM_TO_KILL, WORKERS};
+use crate::limits::{
+    CALLS, CONTENT_BYTES_MAX, CONTENT_BYTES_MIN, END, JOURNAL_FILE_BYTES_MAX, JOURNAL_FILE_BYTES_MIN, JOURNAL_KEEP_DAYS_MAX,
+    LINE_IN_BYTES, TERM_TO_KILL, WORKERS,
+};
 use crate::mcp::listing::ToolAnnotations;
 use crate::policy::rules::Pace;
 use crate::wire::log::Format;
@@ -41,8 +44,8 @@ pub struct Written<'n> {
     pub limits: LimitsWritten,
     /// `log`.
     pub log: LogWritten,
-    /// `journal.sync`.
-    pub sync: Option<SyncMode>,
+    /// `journal`.
+    pub journal: JournalWritten,
     /// `state_dir`.
     pub state_dir: Option<PathBuf>,
     /// `networks`.
@@ -55,6 +58,17 @@ pub struct Written<'n> {
     pub tools: Vec<ToolWritten<'n>>,
     /// `builtin`.
     pub builtin: BuiltinWritten<'n>,
+}
+
+/// `journal`.
+#[derive(Debug, Default)]
+pub struct JournalWritten {
+    /// `sync`.
+    pub sync: Option<SyncMode>,
+    /// `keep_days`.
+    pub keep: Option<Duration>,
+    /// `file_bytes`.
+    pub file_bytes: Option<u64>,
 }
 
 /// `session`.
@@ -232,7 +246,7 @@ pub fn read<'n>(root: &'n Node, problems: &mut Problems) -> Written<'n> {
         session: top.node("session").and_then(|node| session(node, problems)).unwrap_or_default(),
         limits: top.node("limits").and_then(|node| limits(node, problems)).unwrap_or_default(),
         log: top.node("log").and_then(|node| log(node, problems)).unwrap_or_default(),
-        sync: top.node("journal").and_then(|node| journal(node, problems)),
+        journal: top.node("journal").and_then(|node| journal(node, problems)).unwrap_or_default(),
         state_dir: top.node("state_dir").and_then(|node| absolute_path(node, problems)),
         networks: top.node("networks").map(|node| texts(node, problems)).unwrap_or_default(),
         credentials: top.node("credentials").map(|node| credentials(node, problems)).unwrap_or_default(),
@@ -285,10 +299,19 @@ fn log(node: &Node, problems: &mut Problems) -> Option<LogWritten> {
     })
 }
 
-fn journal(node: &Node, problems: &mut Problems) -> Option<SyncMode> {
+fn journal(node: &Node, problems: &mut Problems) -> Option<JournalWritten> {
+    const DAY: Duration = Duration::from_secs(24 * 3600);
     let object = Object::open(node, &schema::JOURNAL, problems)?;
     let words = [("all", SyncMode::All), ("intents", SyncMode::Intents)];
-    object.node("sync").and_then(|node| word(node, &words, problems))
+    let sizes = JOURNAL_FILE_BYTES_MIN..=JOURNAL_FILE_BYTES_MAX;
+    Some(JournalWritten {
+        sync: object.node("sync").and_then(|node| word(node, &words, problems)),
+        keep: object
+            .node("keep_days")
+            .and_then(|node| whole(node, 1..=JOURNAL_KEEP_DAYS_MAX, "days", problems))
+            .and_then(|days| DAY.checked_mul(u32::try_from(days).ok()?)),
+        file_bytes: object.node("file_bytes").and_then(|node| whole(node, sizes, "bytes", problems)),
+    })
 }
 
 fn credentials<'n>(node: &'n Node, problems: &mut Problems) -> Vec<CredentialWritten<'n>> {

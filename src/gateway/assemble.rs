@@ -41,7 +41,7 @@ pub fn assemble(
     let dry_run = matches!(hands, Hands::Recorder(_));
     let facts = live::facts(&config, dry_run);
     let tools = live::toolbox(config.tools, &config.limits);
-    let journal = Arc::new(Journal::new(&config.state_dir, config.journal.sync, clock)?);
+    let journal = Arc::new(Journal::new(&config.state_dir, config.journal, clock)?);
     let vault = Vault::new(config.credentials, crate::sys::user_id());
     let paces = Paces::new(&tools, Instant::now());
     let store = Arc::new(Store::new(&config.state_dir));

@@ -8,13 +8,13 @@
 use std::sync::Arc;
 use std::time::Instant;
 
-use ring::digest::{SHA256, digest};
-
 use crate::action::Action;
 use crate::executor::credential::{Source, Vault};
 use crate::executor::{CallCtx, Handed, Hands};
 use crate::journal::append::{AppendError, Journal, OnDisk};
+use crate::journal::chain::Hash;
 use crate::journal::record::Record;
+use crate::limits::JOURNAL_TARGET_BYTES;
 use crate::mcp::call::Call;
 use crate::outcome::artifact::Store;
 use crate::outcome::budget::Sinks;
@@ -65,11 +65,21 @@ pub fn judge_arguments(name: &str, arguments: &str, tools: &Toolbox) -> Result<G
     decide(tool, rule, action)
 }
 
-/// Carries out what was granted. `number` names the call in the journal, `admitted` is when its time began.
+/// What the journal says of a call beside its action.
+pub struct Asked<'a> {
+    /// Names it in the journal.
+    pub number: u64,
+    /// When its time began.
+    pub admitted: Instant,
+    /// As it was asked for.
+    pub call: &'a Call,
+}
+
+/// Carries out what was granted.
 ///
 /// # Errors
 /// The tool's rate or its `max_concurrent`; nothing was done.
-pub fn perform(grant: Grant, number: u64, admitted: Instant, ctx: &CallCtx<'_>, world: &World) -> Result<Outcome, Refusal> {
+pub fn perform(grant: Grant, asked: &Asked<'_>, ctx: &CallCtx<'_>, world: &World) -> Result<Outcome, Refusal> {
     if ctx.token.is_cancelled() {
         return Ok(Failure::cancelled(Executed::No, None).into());
     }
@@ -82,13 +92,13 @@ pub fn perform(grant: Grant, number: u64, admitted: Instant, ctx: &CallCtx<'_>, 
     }
     // Held until the work has ended and its outcome is recorded.
     let _slot = world.paces.enter(&grant.terms().tool, Instant::now())?;
-    Ok(carry_out(grant, number, admitted, ctx, world))
+    Ok(carry_out(grant, asked, ctx, world))
 }
 
 /// Between the intent and the record of its outcome.
-fn carry_out(grant: Grant, number: u64, admitted: Instant, ctx: &CallCtx<'_>, world: &World) -> Outcome {
+fn carry_out(grant: Grant, asked: &Asked<'_>, ctx: &CallCtx<'_>, world: &World) -> Outcome {
     let on_disk = if grant.touches_world() { OnDisk::ByMode } else { OnDisk::Later };
-    if let Err(error) = world.journal.append(intent(&grant, number), on_disk, Some(ctx.token)) {
+    if let Err(error) = world.journal.append(intent(&grant, asked), on_disk, Some(ctx.token)) {
         return not_recorded(error).into();
     }
     let outcome = match hand_out(&grant, &world.vault, ctx) {
@@ -98,31 +108,37 @@ fn carry_out(grant: Grant, number: u64, admitted: Instant, ctx: &CallCtx<'_>, wo
         }
         Err(failure) => failure.into(),
     };
-    match world.journal.append(closing(&outcome, number, admitted), on_disk, None) {
+    match world.journal.append(closing(&outcome, asked), on_disk, None) {
         Ok(()) => outcome,
         Err(error) => unrecorded(outcome, error),
     }
 }
 
-fn intent(grant: &Grant, number: u64) -> Record {
-    let terms = grant.terms();
+fn intent(grant: &Grant, asked: &Asked<'_>) -> Record {
+    let (terms, call) = (grant.terms(), asked.call);
+    let mut target = grant.place();
+    target.truncate(target.floor_char_boundary(JOURNAL_TARGET_BYTES));
     Record::Intent {
-        call: number,
+        call: asked.number,
         tool: terms.tool.clone(),
         rule: terms.rule.clone(),
-        target: grant.place(),
-        action_sha256: hex(digest(&SHA256, grant.record().as_bytes()).as_ref()),
+        target,
+        args_sha256: Hash::of(call.arguments().as_bytes()).to_string(),
+        action_sha256: Hash::of(grant.record().as_bytes()).to_string(),
         credential: terms.credential_name().map(str::to_owned),
+        era: call.origin().era.revision().as_str(),
+        trace: call.trace().map(str::to_owned),
     }
 }
 
-fn closing(outcome: &Outcome, number: u64, admitted: Instant) -> Record {
+fn closing(outcome: &Outcome, asked: &Asked<'_>) -> Record {
     Record::Outcome {
-        call: number,
+        call: asked.number,
         code: outcome.code.map_or("ok", Code::as_str),
         executed: outcome.executed.as_str(),
+        status: outcome.status,
         bytes: outcome.bytes,
-        duration_ms: u64::try_from(admitted.elapsed().as_millis()).unwrap_or(u64::MAX),
+        duration_ms: u64::try_from(asked.admitted.elapsed().as_millis()).unwrap_or(u64::MAX),
         ended: outcome.ended.map(|ended| ended.as_str()),
     }
 }
@@ -157,8 +173,4 @@ fn unrecorded(outcome: Outcome, error: AppendError) -> Outcome {
     log::error!("an outcome could not be recorded: {why}");
     let text = format!("{}\n[tidegate: the outcome could not be recorded in the journal: {why}]", outcome.text);
     Outcome { code: outcome.code.or(Some(Code::JournalUnavailable)), text, ..outcome }
-}
-
-fn hex(bytes: &[u8]) -> String {
-    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
 }

@@ -10,7 +10,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use crate::executor::CallCtx;
 use crate::gateway::answer::{self, Answer};
 use crate::gateway::inflight::Admitted;
-use crate::gateway::pipeline::{judge, perform};
+use crate::gateway::pipeline::{Asked, judge, perform};
 use crate::gateway::shared::{Job, Shared};
 use crate::mcp::render::render;
 use crate::outcome::budget::Sinks;
@@ -98,7 +98,8 @@ fn carry(shared: &Shared, ticket: Ticket, admitted: Admitted<Job>, has_begun: &A
     let (redactor, store) = (live.world.vault.redactor(), Arc::clone(&live.world.store));
     let sinks = Sinks { redactor, meter, store, tool: Arc::from(call.tool()) };
     let ctx = CallCtx { token: &token, deadline: admitted + timeout, sinks };
-    let outcome = match perform(grant, ticket, admitted, &ctx, &live.world) {
+    let asked = Asked { number: ticket, admitted, call: &call };
+    let outcome = match perform(grant, &asked, &ctx, &live.world) {
         Ok(outcome) => outcome,
         Err(refusal) => return refused(&refusal),
     };

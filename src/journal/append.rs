@@ -1,21 +1,21 @@
-//! Appends records: one file a process, one thread, one `fdatasync` for all records that wait (group commit).
+//! Hands records to the journal's thread, and waits until they are on disk.
 //!
 //! Whoever appends waits for its record to be on disk, or for its cancel; a stalled disk therefore stalls calls, never the
-//! reader. A record that could not be written leaves no partial line behind.
+//! reader, and holds neither a cancel nor the end of the process.
 
-use std::fs::{DirBuilder, File};
-use std::io::Write;
-use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Instant;
 
-use crossbeam_channel::{Receiver, Sender, bounded, never, select};
+use crossbeam_channel::{Receiver, RecvTimeoutError, Sender, bounded, never, select};
 
 use crate::cancel::CancelToken;
 use crate::clock::Clock;
-use crate::journal::record::{Line, Record};
+use crate::journal::record::Record;
 use crate::journal::refusals::{self, Begun, Fingerprint, Refusals, Refused};
-use crate::limits::{CALLS, REFUSALS_WAITING};
+use crate::journal::writer::{Append, Writer};
+use crate::journal::{JournalRules, folder};
+use crate::limits::{CALLS, JOURNAL_CLOSE, REFUSALS_WAITING};
 use crate::thread::{self, Thread};
 
 /// Which records are synced before the append returns.
@@ -45,17 +45,12 @@ pub enum AppendError {
     Cancelled,
 }
 
-struct Append {
-    record: Record,
-    sync: bool,
-    done: Sender<Result<(), String>>,
-}
-
 /// The journal of this process.
 pub struct Journal {
-    dir: PathBuf,
-    mode: SyncMode,
+    state_dir: PathBuf,
+    rules: JournalRules,
     clock: Clock,
+    started: Instant,
     refusals: Arc<Refusals>,
     running: Mutex<Option<Running>>,
 }
@@ -63,32 +58,45 @@ pub struct Journal {
 struct Running {
     records_tx: Sender<Append>,
     refusals_tx: Sender<Refused>,
+    /// Closed once the thread has done its last.
+    ended: Receiver<()>,
     thread: Thread,
 }
 
 impl Journal {
     /// A journal under `state_dir`; nothing is made before the first record. Fails where the system gives no random bytes.
-    pub fn new(state_dir: &Path, mode: SyncMode, clock: Clock) -> std::io::Result<Self> {
+    pub fn new(state_dir: &Path, rules: JournalRules, clock: Clock) -> std::io::Result<Self> {
         let refusals = Arc::new(Refusals::new()?);
-        Ok(Journal { dir: state_dir.join("journal"), mode, clock, refusals, running: Mutex::new(None) })
+        let (state_dir, started) = (state_dir.to_owned(), Instant::now());
+        Ok(Journal { state_dir, rules, clock, started, refusals, running: Mutex::new(None) })
     }
 
     /// Appends a record and waits until it is on disk as far as the mode asks. `token`: a cancel ends the wait.
     pub fn append(&self, record: Record, on_disk: OnDisk, token: Option<&CancelToken>) -> Result<(), AppendError> {
         let sync = match on_disk {
-            OnDisk::ByMode => self.mode == SyncMode::All || matches!(record, Record::Intent { .. }),
+            OnDisk::ByMode => self.rules.sync == SyncMode::All || matches!(record, Record::Intent { .. }),
             OnDisk::Later => false,
         };
+        let withdrawn = withdrawn(&record);
         let (done, written) = bounded(1);
         let records_tx = self.with_running(|running| running.records_tx.clone());
         let records_tx = records_tx.map_err(|error| AppendError::Unavailable(format!("no thread: {error}")))?;
         let gone = || AppendError::Unavailable("the journal has ended".to_owned());
-        records_tx.send(Append { record, sync, done }).map_err(|_| gone())?;
         let forever = never();
         let cancelled = token.map_or(&forever, CancelToken::closed);
         select! {
+            send(records_tx, Append { record, sync, done }) -> sent => sent.map_err(|_| gone())?,
+            recv(cancelled) -> _ => return Err(AppendError::Cancelled),
+        }
+        select! {
             recv(written) -> result => result.map_err(|_| gone())?.map_err(AppendError::Unavailable),
-            recv(cancelled) -> _ => Err(AppendError::Cancelled),
+            recv(cancelled) -> _ => {
+                // The intent may get there yet: what became of it follows it. Nobody waits for that, not even for room.
+                if let Some(record) = withdrawn {
+                    let _ = records_tx.try_send(Append { record, sync: false, done: bounded(1).0 });
+                }
+                Err(AppendError::Cancelled)
+            }
         }
     }
 
@@ -126,20 +134,30 @@ impl Journal {
     }
 
     fn start(&self) -> std::io::Result<Running> {
-        // Each admitted call has at most one record on its way.
+        // Each admitted call has at most one record on its way, and one that was cancelled another.
         let (records_tx, records_rx) = bounded(2 * CALLS);
         let (refusals_tx, refusals_rx) = bounded(REFUSALS_WAITING);
-        let writer = Writer { dir: self.dir.clone(), clock: self.clock, file: None, seq: 0, good: 0 };
-        let (beside, refusals) = (refusals::Writer::new(&self.dir, self.clock), self.refusals.clone());
-        let thread = thread::spawn("tg-journal", move || writer.run(records_rx, beside, refusals_rx, &refusals))?;
-        Ok(Running { records_tx, refusals_tx, thread })
+        let (ended_tx, ended) = bounded(0);
+        let writer = Writer::new(&self.state_dir, self.rules, self.clock, self.started);
+        let beside = refusals::Writer::new(&folder::of_state(&self.state_dir), self.clock);
+        let refusals = self.refusals.clone();
+        let thread = thread::spawn("tg-journal", move || {
+            let _ended: Sender<()> = ended_tx;
+            writer.run(records_rx, beside, refusals_rx, &refusals);
+        })?;
+        Ok(Running { records_tx, refusals_tx, ended, thread })
     }
 
-    /// Writes what waits and ends the thread. True unless it panicked.
+    /// Writes what waits and ends the thread; one that a stalled disk holds for too long is let go. True if all was written.
     pub fn close(&self) -> bool {
         let running = self.lock().take();
-        running.is_none_or(|Running { records_tx, refusals_tx, thread }| {
+        running.is_none_or(|Running { records_tx, refusals_tx, ended, thread }| {
             drop((records_tx, refusals_tx));
+            if ended.recv_timeout(JOURNAL_CLOSE) == Err(RecvTimeoutError::Timeout) {
+                log::error!("the journal's disk does not answer: what is not yet written is lost");
+                thread.abandon();
+                return false;
+            }
             thread.join()
         })
     }
@@ -157,105 +175,63 @@ impl Journal {
     }
 }
 
-struct Writer {
-    dir: PathBuf,
-    clock: Clock,
-    file: Option<File>,
-    seq: u64,
-    good: u64,
+/// What is recorded of an intent whose call was cancelled while it waited for the disk.
+fn withdrawn(record: &Record) -> Option<Record> {
+    let Record::Intent { call, .. } = record else { return None };
+    let (call, code, executed) = (*call, "cancelled", "no");
+    Some(Record::Outcome { call, code, executed, status: None, bytes: 0, duration_ms: 0, ended: None })
 }
 
-impl Writer {
-    /// Until both are closed and empty.
-    fn run(
-        mut self,
-        mut records_rx: Receiver<Append>,
-        mut beside: refusals::Writer,
-        mut refusals_rx: Receiver<Refused>,
-        refusals: &Refusals,
-    ) {
-        let mut open = 2;
-        while open > 0 {
-            select! {
-                recv(records_rx) -> first => match first {
-                    Ok(first) => self.take(std::iter::once(first).chain(records_rx.try_iter()).collect()),
-                    Err(_) => (records_rx, open) = (never(), open - 1),
-                },
-                recv(refusals_rx) -> first => match first {
-                    Ok(first) => {
-                        let batch: Vec<Refused> = std::iter::once(first).chain(refusals_rx.try_iter()).collect();
-                        beside.write(&batch, refusals);
-                    }
-                    Err(_) => (refusals_rx, open) = (never(), open - 1),
-                },
-            }
-        }
-        if let Some(file) = &self.file {
-            let _ = file.sync_data();
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::cancel::Why;
+
+    /// A journal whose thread is held by its disk, and what was handed to it.
+    fn stalled(room: usize) -> (Journal, Receiver<Append>) {
+        let journal = Journal::new(Path::new("/nowhere"), JournalRules::default(), Clock::System).unwrap();
+        let (records_tx, records_rx) = bounded(room);
+        let (thread, ended) = (thread::spawn("tg-journal", || {}).unwrap(), never());
+        *journal.lock() = Some(Running { records_tx, refusals_tx: bounded(1).0, ended, thread });
+        (journal, records_rx)
+    }
+
+    fn intent(call: u64) -> Record {
+        Record::Intent {
+            call,
+            tool: String::new(),
+            rule: String::new(),
+            target: String::new(),
+            args_sha256: String::new(),
+            action_sha256: String::new(),
+            credential: None,
+            era: "",
+            trace: None,
         }
     }
 
-    fn take(&mut self, batch: Vec<Append>) {
-        let result = self.write(&batch).map_err(|error| format!("{}: {error}", self.dir.display()));
-        for append in batch {
-            // A waiter that was cancelled is gone.
-            let _ = append.done.send(result.clone());
+    #[test]
+    fn a_stalled_disk_holds_no_cancel() {
+        let (journal, records) = stalled(3);
+        let token = CancelToken::new().unwrap();
+        token.cancel(Why::Client);
+        // More than there is room for: no cancelled call waits for room either.
+        for call in 0..64 {
+            assert_eq!(journal.append(intent(call), OnDisk::ByMode, Some(&token)), Err(AppendError::Cancelled));
         }
+        // An intent that may get there is followed by what became of its call.
+        let handed: Vec<Record> = records.try_iter().map(|append| append.record).collect();
+        let Some(Record::Intent { call: first, .. }) = handed.first() else { panic!("{handed:?}") };
+        let next = handed.iter().find(|record| matches!(record, Record::Outcome { call, .. } if call == first));
+        let Some(Record::Outcome { code, executed, .. }) = next else { panic!("{handed:?}") };
+        assert_eq!((*code, *executed), ("cancelled", "no"));
     }
 
-    fn write(&mut self, batch: &[Append]) -> std::io::Result<()> {
-        let mut lines = Vec::new();
-        let mut seq = self.seq;
-        if self.file.is_none() {
-            let session = Record::Session { version: env!("CARGO_PKG_VERSION"), pid: std::process::id() };
-            self.line(&mut lines, &mut seq, &session);
-        }
-        for append in batch {
-            self.line(&mut lines, &mut seq, &append.record);
-        }
-        let file = match self.file.take() {
-            Some(file) => file,
-            None => self.create()?,
-        };
-        let file = self.file.insert(file);
-        // What an earlier failure left half written goes first.
-        file.set_len(self.good)?;
-        file.write_all(&lines)?;
-        if batch.iter().any(|append| append.sync) {
-            file.sync_data()?;
-        }
-        self.good += lines.len() as u64;
-        self.seq = seq;
-        Ok(())
+    #[test]
+    fn a_stalled_disk_does_not_hold_the_end() {
+        let (journal, _records) = stalled(1);
+        let began = Instant::now();
+        assert!(!journal.close());
+        assert!(began.elapsed() < 2 * JOURNAL_CLOSE);
     }
-
-    fn create(&self) -> std::io::Result<File> {
-        let (file, _) = create(&self.dir, "", &self.clock.now_text())?;
-        // The file's own entry must survive a power cut as its lines do.
-        File::open(&self.dir)?.sync_all()?;
-        Ok(file)
-    }
-
-    fn line(&self, lines: &mut Vec<u8>, seq: &mut u64, record: &Record) {
-        let line = Line { seq: *seq, at: self.clock.now_text(), record };
-        lines.extend_from_slice(crate::wire::escape::to_line(&line).as_bytes());
-        lines.push(b'\n');
-        *seq += 1;
-    }
-}
-
-/// A new file that no other process uses: time, process id and a number, mode 0600 in a folder of mode 0700.
-pub(crate) fn create(dir: &Path, prefix: &str, now: &str) -> std::io::Result<(File, PathBuf)> {
-    DirBuilder::new().recursive(true).mode(0o700).create(dir)?;
-    let stamp: String = now.chars().filter(char::is_ascii_alphanumeric).collect();
-    let mut last = None;
-    for number in 0..100 {
-        let path = dir.join(format!("{prefix}{stamp}-{}-{number}.jsonl", std::process::id()));
-        match File::options().append(true).create_new(true).mode(0o600).open(&path) {
-            Ok(file) => return Ok((file, path)),
-            Err(error) if error.kind() == std::io::ErrorKind::AlreadyExists => last = Some(error),
-            Err(error) => return Err(error),
-        }
-    }
-    Err(last.unwrap_or_else(|| std::io::ErrorKind::AlreadyExists.into()))
 }

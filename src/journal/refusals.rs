@@ -15,8 +15,7 @@ use ring::rand::SystemRandom;
 use serde::Serialize;
 
 use crate::clock::{Allowance, Clock};
-use crate::journal::append::create;
-use crate::journal::record::{Line, Record};
+use crate::journal::folder::create;
 use crate::limits::{REFUSAL_FILE_BYTES, REFUSAL_RECORD_EVERY, REFUSAL_RECORDS};
 use crate::rpc::message::MalformedKind;
 
@@ -179,6 +178,17 @@ struct Shown<'a> {
     skipped: u64,
 }
 
+/// The first line of a file: who writes it.
+#[derive(Serialize)]
+struct First<'a> {
+    seq: u64,
+    at: String,
+    #[serde(rename = "type")]
+    kind: &'a str,
+    version: &'a str,
+    pid: u32,
+}
+
 #[expect(clippy::trivially_copy_pass_by_ref, reason = "serde hands over a reference")]
 fn is_zero(count: &u64) -> bool {
     *count == 0
@@ -217,11 +227,12 @@ impl Writer {
             self.turn_over()?;
         }
         if self.file.is_none() {
-            let session = Record::Session { version: env!("CARGO_PKG_VERSION"), pid: std::process::id() };
-            let first = Line { seq: self.seq, at: self.clock.now_text(), record: &session };
+            let (version, pid) = (env!("CARGO_PKG_VERSION"), std::process::id());
+            let first = First { seq: self.seq, at: self.clock.now_text(), kind: "session", version, pid };
             (lines, next) = self.lines(self.seq + 1, batch, skipped);
             lines.insert_str(0, &(crate::wire::escape::to_line(&first) + "\n"));
-            self.file = Some(create(&self.dir, PREFIX, &self.clock.now_text())?);
+            let (file, name) = create(&self.dir, PREFIX, &self.clock.now_text())?;
+            self.file = Some((file, self.dir.join(name)));
             self.bytes = 0;
         }
         let (file, _) = self.file.as_mut().expect("made above");

@@ -139,10 +139,14 @@ impl Outcome {
             Finish::Stopped(failure) => (Some(failure.code), failure.executed, failure.ended),
             Finish::AtLimit { ended, .. } => (None, Executed::Yes, Some(*ended)),
         };
+        let status = match &output.finish {
+            Finish::Itself(Exit::Status(status)) => Some(*status),
+            Finish::Itself(Exit::Signal(_)) | Finish::Stopped(_) | Finish::AtLimit { .. } => None,
+        };
         let bytes = output.stdout.1 + output.stderr.1;
         let truncated = cut.contains(&true);
         let structured = Some(structured);
-        Outcome { code, executed, structured, truncated, bytes, stored, ended, ..Outcome::plain(text) }
+        Outcome { code, executed, structured, truncated, bytes, stored, ended, status, ..Outcome::plain(text) }
     }
 }
 

@@ -148,6 +148,7 @@ impl Shown {
             truncated,
             bytes,
             stored: stored.into_iter().collect(),
+            status: Some(i32::from(status)),
             ..Outcome::plain(text)
         })
     }

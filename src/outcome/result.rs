@@ -189,6 +189,8 @@ pub struct Outcome {
     pub page: Option<Page>,
     /// For work that was told to end.
     pub ended: Option<Ended>,
+    /// The exit status of a command that ended by itself, or the status of an HTTP response; for the journal.
+    pub status: Option<i32>,
 }
 
 impl From<Failure> for Outcome {
@@ -227,6 +229,7 @@ impl Outcome {
             stored: Vec::new(),
             page: None,
             ended: None,
+            status: None,
         }
     }
 

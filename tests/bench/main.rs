@@ -3,7 +3,7 @@
 //!
 //! `cold` start to first answer · `pipe` one request after the other · `idle` doing nothing · `cancel` from the line to the death
 //! of the command · `busy` a ping while everything else works · `drain` 10 GiB of output through the default budget · `flood`
-//! lines in one burst · `ssh` a warm remote command. `cargo bench` runs all, `cargo bench -- drain` one.
+//! lines in one burst · `journal` durable intents a second · `ssh` a warm remote command. `cargo bench` runs all, `cargo bench -- drain` one.
 #![allow(clippy::unwrap_used, clippy::print_stdout, clippy::disallowed_methods, reason = "a bench talks to a person")]
 
 mod busy;
@@ -13,6 +13,7 @@ mod drain;
 mod flood;
 mod gateway;
 mod idle;
+mod journal;
 mod pipe;
 #[cfg(feature = "ssh")]
 mod ssh;
@@ -27,6 +28,7 @@ fn main() {
         ("busy", busy::run),
         ("drain", drain::run),
         ("flood", flood::run),
+        ("journal", journal::run),
         #[cfg(feature = "ssh")]
         ("ssh", ssh::run),
     ];

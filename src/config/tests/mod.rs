@@ -13,6 +13,7 @@ use std::os::unix::fs::PermissionsExt;
 use super::*;
 use crate::action::Action;
 use crate::action::http::Scheme;
+use crate::journal::append::SyncMode;
 use crate::mcp::listing::ToolAnnotations;
 use crate::policy::rules::{AtLimit, CredentialRule, Network, Placement, Scope};
 
@@ -67,7 +68,7 @@ pub(super) const FULL: &str = r#"{
   "session": {"on_malformed": "continue", "grace_ms": 500},
   "limits": {"line_in_bytes": 1048576, "content_bytes": 65536, "calls": 32, "workers": 8, "call_timeout_s": 20.5},
   "log": {"level": "debug", "format": "json", "file": "/var/log/tidegate.log"},
-  "journal": {"sync": "intents"},
+  "journal": {"sync": "intents", "keep_days": 7, "file_bytes": 65536},
   "state_dir": "/var/lib/tg",
   "networks": ["10.0.0.0/24", "fd00::/8"],
   "credentials": {
@@ -148,7 +149,8 @@ fn every_key_means_what_it_says() {
     assert_eq!(config.limits, limits);
     let file = Some("/var/log/tidegate.log".into());
     assert_eq!(config.log, LogRules { level: log::LevelFilter::Debug, format: Format::Json, file });
-    assert_eq!(config.journal, JournalRules { sync: SyncMode::Intents });
+    let keep = Duration::from_secs(7 * 24 * 3600);
+    assert_eq!(config.journal, JournalRules { sync: SyncMode::Intents, keep, file_bytes: 65_536 });
     assert_eq!(config.state_dir, Path::new("/var/lib/tg"));
     let network = |address: &str, prefix| Network { address: address.parse::<IpAddr>().unwrap(), prefix };
     assert_eq!(config.networks.ranges, [network("10.0.0.0", 24), network("fd00::", 8)]);
@@ -246,7 +248,7 @@ fn an_empty_object_is_every_default() {
         assert_eq!(config.session, SessionRules { on_malformed: OnMalformed::Close, grace: GRACE });
         assert_eq!(config.limits, Limits::default());
         assert_eq!(config.log, LogRules { level: log::LevelFilter::Info, format: Format::Text, file: None });
-        assert_eq!(config.journal.sync, SyncMode::All);
+        assert_eq!(config.journal, JournalRules::default());
         assert_eq!(config.state_dir, Path::new("/var/lib/tidegate"));
         assert!(
             config.networks.ranges.is_empty()
@@ -310,14 +312,13 @@ const DESIGN: &str = r#"{
 fn the_example_of_the_design_lacks_only_what_is_to_come() {
     let lacking = |key: &str| format!("\"{key}\" is not supported by this version");
     let mut expected = vec![
-        format!("5:30: /journal/keep_days: {}", lacking("keep_days")),
         format!("6:3: /approvals: {}", lacking("approvals")),
         format!("19:80: /tools/1/confirm: \"confirm\": {}", lacking("ask")),
         format!("26:3: /servers: {}", lacking("servers")),
     ];
     if !cfg!(feature = "ssh") {
-        expected.insert(3, "21:6: /tools/1/ssh: this build has no SSH (feature ssh)".to_owned());
-        expected.insert(4, "25:15: /builtin/ssh_exec: this build has no SSH (feature ssh)".to_owned());
+        expected.insert(2, "21:6: /tools/1/ssh: this build has no SSH (feature ssh)".to_owned());
+        expected.insert(3, "25:15: /builtin/ssh_exec: this build has no SSH (feature ssh)".to_owned());
     }
     check_errors(DESIGN, &expected.iter().map(String::as_str).collect::<Vec<_>>());
 }
@@ -330,7 +331,6 @@ fn the_example_of_the_design_loads_without_it() {
     for later in ["approvals", "servers"] {
         top.remove(later).unwrap();
     }
-    top["journal"].as_object_mut().unwrap().remove("keep_days").unwrap();
     top["tools"][1].as_object_mut().unwrap().remove("confirm").unwrap();
     let config = check_ok(&format!("{value:#}"));
     assert_eq!(config.limits, Limits::default());

@@ -89,10 +89,6 @@ fn what_is_not_carried_out_yet_is_refused() {
     for key in ["servers", "approvals"] {
         check_errors(&format!(r#"{{"{key}":{{}}}}"#), &[&format!("1:2: /{key}: \"{key}\" is not supported by this version")]);
     }
-    check_errors(
-        r#"{"journal":{"keep_days":30}}"#,
-        &["1:13: /journal/keep_days: \"keep_days\" is not supported by this version"],
-    );
     for word in ["ask", "session"] {
         check_errors(
             &tool(&format!(r#""confirm":"{word}","exec":{{"argv":["sh"]}}"#)),

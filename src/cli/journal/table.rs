@@ -1,0 +1,186 @@
+//! Records as rows of a table, and which of them are wanted.
+//!
+//! An outcome names its call only; tool and target are those of its intent, remembered per file. Whatever a file holds, a row is
+//! one line and moves no cursor: controls and marks of writing direction are shown as escapes.
+
+use std::collections::BTreeMap;
+use std::fmt::Write;
+
+use crate::journal::read::Seen;
+use crate::journal::verify::calls::OPEN_MAX;
+
+/// Which records are wanted, and in which form.
+#[derive(Debug, Clone, Default)]
+pub struct Filter {
+    /// Calls of this tool.
+    pub tool: Option<String>,
+    /// Outcomes with this code, refusals with this reason.
+    pub code: Option<String>,
+    /// From this moment on, as `clock::rfc3339` writes it.
+    pub since: Option<String>,
+    /// The line itself is wanted.
+    pub is_json: bool,
+}
+
+/// The heading of the table.
+pub fn heading() -> String {
+    row(["TIME", "PID", "CALL", "TYPE", "TOOL", "CODE", "EXECUTED", "MS", "BYTES"], "TARGET")
+}
+
+fn row([at, pid, call, kind, tool, code, executed, ms, bytes]: [&str; 9], rest: &str) -> String {
+    let row =
+        format!("{at:<24}  {pid:>7}  {call:>5}  {kind:<7}  {tool:<16}  {code:<16}  {executed:<8}  {ms:>6}  {bytes:>8}  {rest}");
+    row.trim_end().to_owned()
+}
+
+/// What is remembered of a file to show its records.
+#[derive(Debug, Default)]
+pub struct Memory {
+    pid: Option<u32>,
+    /// Tool and target of calls without an outcome.
+    open: BTreeMap<u64, (String, String)>,
+}
+
+impl Memory {
+    /// The file goes on with the calls that another one has left open.
+    pub fn go_on(&mut self, before: &Memory) {
+        self.open.clone_from(&before.open);
+    }
+
+    /// The line to print for a record, if it is wanted.
+    pub fn shown(&mut self, text: &[u8], seen: &Seen<'_>, filter: &Filter) -> Option<String> {
+        let (tool, target) = self.of_call(seen);
+        let is_wanted = filter.tool.as_ref().is_none_or(|wanted| *wanted == tool)
+            && filter.code.as_ref().is_none_or(|wanted| code(seen) == Some(wanted))
+            && filter.since.as_ref().is_none_or(|since| *seen.at >= **since);
+        if !is_wanted {
+            return None;
+        }
+        if !filter.is_json {
+            return Some(self.row(seen, &tool, &target));
+        }
+        // A line of ours comes out as it is; another one comes out without what a terminal would obey.
+        let mut line = String::new();
+        crate::wire::escape::compact(std::str::from_utf8(text).ok()?, &mut line);
+        Some(line)
+    }
+
+    fn of_call(&mut self, seen: &Seen<'_>) -> (String, String) {
+        self.pid = seen.pid.or(self.pid);
+        let own = || (seen.tool.clone().unwrap_or_default(), seen.target.clone().unwrap_or_default());
+        match (&*seen.kind, seen.call) {
+            ("intent", Some(call)) => {
+                if self.open.len() < OPEN_MAX {
+                    self.open.insert(call, own());
+                }
+                own()
+            }
+            ("outcome", Some(call)) => self.open.remove(&call).unwrap_or_default(),
+            _ => own(),
+        }
+    }
+
+    fn row(&self, seen: &Seen<'_>, tool: &str, target: &str) -> String {
+        let number = |value: Option<u64>| value.map_or_else(String::new, |value| value.to_string());
+        let text = |value: &Option<String>| value.as_deref().map_or_else(String::new, cell);
+        let mut rest = cell(target);
+        for (label, value) in [
+            ("status", seen.status.map(|status| status.to_string())),
+            ("ended", seen.ended.clone()),
+            ("stage", seen.stage.clone()),
+        ] {
+            if let Some(value) = value {
+                let _ = write!(rest, " ({label}: {})", cell(&value));
+            }
+        }
+        if &*seen.kind == "session" {
+            rest.push_str(&text(&seen.file));
+        }
+        let pid = number(self.pid.map(u64::from));
+        let code = code(seen).map_or_else(String::new, |code| cell(code));
+        let cells = [
+            &cell(&seen.at),
+            &pid,
+            &number(seen.call),
+            &cell(&seen.kind),
+            &cell(tool),
+            &code,
+            &text(&seen.executed),
+            &number(seen.duration_ms),
+            &number(seen.bytes),
+        ];
+        row(cells.map(String::as_str), rest.trim_start())
+    }
+}
+
+fn code<'a>(seen: &'a Seen<'_>) -> Option<&'a String> {
+    seen.code.as_ref().or(seen.reason.as_ref())
+}
+
+/// Text for one cell: one line, at most so long, nothing that a terminal obeys.
+pub fn cell(text: &str) -> String {
+    const CHARS_MAX: usize = 400;
+    let mut shown = String::new();
+    for c in text.chars().take(CHARS_MAX) {
+        if c.is_control() || is_invisible(c) {
+            let _ = write!(shown, "\\u{{{:x}}}", u32::from(c));
+        } else {
+            shown.push(c);
+        }
+    }
+    if text.chars().nth(CHARS_MAX).is_some() {
+        shown.push('…');
+    }
+    shown
+}
+
+/// Line and paragraph separators, marks of writing direction, and what has no width.
+fn is_invisible(c: char) -> bool {
+    matches!(c, '\u{ad}' | '\u{61c}' | '\u{200b}'..='\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2060}'..='\u{206f}' | '\u{feff}')
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const INTENT: &str = r#"{"seq":1,"at":"2026-07-31T00:00:00.001Z","mono_ms":5,"prev":"","type":"intent","call":7,"tool":"say","rule":"r","target":"exec echo \u001b[2J\u202e"}"#;
+    const OUTCOME: &str = r#"{"seq":2,"at":"2026-07-31T00:00:00.009Z","mono_ms":9,"prev":"","type":"outcome","call":7,"code":"target_error","executed":"yes","status":3,"bytes":16,"duration_ms":8,"ended":null}"#;
+
+    fn shown(filter: &Filter) -> Vec<Option<String>> {
+        let mut memory = Memory { pid: Some(42), ..Memory::default() };
+        [INTENT, OUTCOME].map(|line| memory.shown(line.as_bytes(), &Seen::parse(line.as_bytes()).unwrap(), filter)).into()
+    }
+
+    #[test]
+    fn an_outcome_shows_tool_and_target_of_its_intent_escaped() {
+        let rows: Vec<String> = shown(&Filter::default()).into_iter().flatten().collect();
+        let target = r"exec echo \u{1b}[2J\u{202e}";
+        let words = |row: &str| row.split_whitespace().map(str::to_owned).collect::<Vec<_>>().join(" ");
+        assert_eq!(words(&rows[0]), format!("2026-07-31T00:00:00.001Z 42 7 intent say {target}"));
+        assert_eq!(
+            words(&rows[1]),
+            format!("2026-07-31T00:00:00.009Z 42 7 outcome say target_error yes 8 16 {target} (status: 3)")
+        );
+        let place = |name: &str| heading().find(name).unwrap();
+        assert_eq!(rows[1].find("target_error"), Some(place("CODE")));
+        assert_eq!(rows[1].find("exec"), Some(place("TARGET")));
+    }
+
+    #[test]
+    fn filters_agree_and_lines_come_out_as_they_are() {
+        let json = Filter { is_json: true, ..Filter::default() };
+        assert_eq!(shown(&json), [Some(INTENT.to_owned()), Some(OUTCOME.to_owned())]);
+        let some = |filter: Filter| shown(&filter).iter().map(Option::is_some).collect::<Vec<_>>();
+        assert_eq!(some(Filter { tool: Some("say".to_owned()), ..Filter::default() }), [true, true]);
+        assert_eq!(some(Filter { tool: Some("sa".to_owned()), ..Filter::default() }), [false, false]);
+        assert_eq!(some(Filter { code: Some("target_error".to_owned()), ..Filter::default() }), [false, true]);
+        assert_eq!(some(Filter { code: Some("ok".to_owned()), ..Filter::default() }), [false, false]);
+        assert_eq!(some(Filter { since: Some("2026-07-31T00:00:00.009Z".to_owned()), ..Filter::default() }), [false, true]);
+    }
+
+    #[test]
+    fn a_cell_is_one_line_of_bounded_length() {
+        assert_eq!(cell("a\nb\u{85}\u{9b}c\u{2028}é"), r"a\u{a}b\u{85}\u{9b}c\u{2028}é");
+        assert_eq!(cell(&"x".repeat(401)), format!("{}…", "x".repeat(400)));
+    }
+}
