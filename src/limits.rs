@@ -103,6 +103,12 @@ pub const REFUSAL_LINE_EVERY: Duration = Duration::from_secs(60);
 pub const SECRET_BYTES_MIN: usize = 8;
 /// The longest secret: room for any key file, and the bound of what a stream holds back.
 pub const SECRET_BYTES_MAX: usize = 64 << 10;
+/// A credential helper, unless its source says otherwise: enough for a network round trip, not for a forgotten prompt.
+pub const HELPER_TIMEOUT: Duration = Duration::from_secs(10);
+/// How long the value of a credential helper is used, unless its source says otherwise: well below the life of common tokens.
+pub const HELPER_CACHE: Duration = Duration::from_secs(300);
+/// The longest such time: a process that lives for weeks should ask again some day.
+pub const HELPER_CACHE_MAX: Duration = Duration::from_secs(24 * 3600);
 /// A configuration file.
 pub const CONFIG_BYTES: u64 = 4 << 20;
 /// A response body up to this size is parsed as JSON from memory; above it, from its stored result.

@@ -57,7 +57,10 @@ impl World {
     fn gateway(&self, hands: Hands, mode: Mode, is_small: bool) -> Gateway {
         let gateway = Gateway::of(installed());
         let (log, record) = (gateway.dir().join("log"), gateway.dir().join("record"));
-        let key = gateway.dir().write("key", "key-of-the-corpus");
+        // Its helper shows to the world that it was started.
+        let helped =
+            format!("#!/bin/sh\necho helped >> '{}'\necho key-of-the-corpus\n", gateway.dir().join("helped").display());
+        let helper = gateway.dir().write_mode("helper", helped, 0o700);
         let input =
             json!({"type": "object", "properties": {"text": {"type": "string", "maxLength": 200}}, "required": ["text"]});
         let remote = json!({"name": "remote", "description": "Writes it down over there", "input": input,
@@ -83,7 +86,7 @@ impl World {
         let rule = if mode == Mode::Close { "close" } else { "continue" };
         let mut gateway = gateway
             .set("tools", tools)
-            .set("credentials", json!({"api": {"from": {"file": key}, "for": scope}, "user_key": user_key}))
+            .set("credentials", json!({"api": {"from": {"command": [helper]}, "for": scope}, "user_key": user_key}))
             .set("hosts", json!({"there": self.sshd.host()}))
             .set("builtin", builtin)
             .set("session", json!({"on_malformed": rule}));
@@ -100,7 +103,10 @@ impl World {
     #[track_caller]
     fn check_effects(&mut self, effects: &Effects<'_>, dir: &Dir) {
         let seen = match effects.hands {
-            Hands::Recorder => recorded(dir, effects),
+            Hands::Recorder => {
+                assert_eq!(dir.read("helped"), "", "a dry run started a helper");
+                recorded(dir, effects)
+            }
             Hands::Real => self.carried_out(dir, effects),
         };
         assert!(seen == effects.count || effects.is_at_most && seen < effects.count, "{} actions, not {}", seen, effects.count);
@@ -127,6 +133,8 @@ impl World {
             if effects.is_of("fetch") { fetched } else { 0 }
         );
         let fetched = if effects.is_of("fetch") { fetched } else { 0 };
+        // One run serves all requests of a gateway.
+        assert_eq!(dir.read("helped").lines().count(), fetched.min(1), "runs of the credential helper");
         self.connections += fetched;
         let intents = dir.journal_under("state").iter().filter(|line| line["type"] == "intent").count();
         assert_eq!(intents, noted + fetched + remote, "one intent for each action");

@@ -82,7 +82,7 @@ fn is_asleep(pid: u32, name: &str) -> bool {
 
 /// Waits until no worker has anything to do: what was in the journal when this was called has become a reply.
 #[track_caller]
-fn wait_for_idle_workers(gateway: &Running) {
+pub(crate) fn wait_for_idle_workers(gateway: &Running) {
     let is_idle = |name: &String| is_asleep(gateway.pid(), name);
     // In this order: a journal that sleeps has told the workers, and a worker that was told does not sleep.
     until("the journal has told the workers", || is_asleep(gateway.pid(), "tg-journal"));

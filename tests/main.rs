@@ -12,8 +12,10 @@ mod kit;
 
 mod attacks;
 mod cancel;
+mod canary;
 mod clients;
 mod corpus;
+mod credentials;
 mod demo;
 mod ending;
 mod explain;

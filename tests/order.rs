@@ -19,6 +19,8 @@ enum Tripwire {
     Intent,
     /// The file of a credential is opened.
     Credential,
+    /// The program that prints a credential is started.
+    Helper,
     /// A name is looked up.
     Resolver,
     /// A connection is begun.
@@ -27,7 +29,7 @@ enum Tripwire {
     Spawn,
 }
 
-use Tripwire::{Connector, Credential, Intent, Resolver, Spawn};
+use Tripwire::{Connector, Credential, Helper, Intent, Resolver, Spawn};
 
 /// Targets, and a gateway that is watched.
 struct Rig {
@@ -45,6 +47,8 @@ enum Flaw {
     NoJournal,
     /// Others may read the credential.
     OpenCredential,
+    /// The helper ends without a value.
+    BrokenHelper,
 }
 
 impl Rig {
@@ -55,6 +59,8 @@ impl Rig {
         let mode = if flaw == Flaw::OpenCredential { 0o644 } else { 0o600 };
         let key = gateway.dir().write_mode("key", "key-of-the-order", mode);
         let ssh_key = gateway.dir().write_mode("ssh_key", sshd.dir().read("user"), mode);
+        let mint = if flaw == Flaw::BrokenHelper { "exit 1" } else { "echo minted-for-the-order" };
+        let helper = gateway.dir().write_mode("credential-helper", format!("#!/bin/sh\n{mint}\n"), 0o700);
         let mut host = sshd.host();
         host["address"] = json!("localhost");
         host["known_hosts"] = json!(sshd.known_hosts("named", &sshd.known_line("host").replace("127.0.0.1", "localhost")));
@@ -65,7 +71,11 @@ impl Rig {
         let scope = json!([{"host": "localhost", "paths": ["/at/"], "port": port}, {"host": "localhost", "port": 9}, {"host": "unknown.test"}]);
         let mut running = gateway
             .set("tools", tools(port, &format!("echo \"$1\" >> '{}'", marker.display())))
-            .set("credentials", json!({"api": {"from": {"file": key}, "for": scope}, "user_key": {"from": {"file": ssh_key}}}))
+            .set(
+                "credentials",
+                json!({"api": {"from": {"file": key}, "for": scope}, "user_key": {"from": {"file": ssh_key}},
+                "minted": {"from": {"command": [helper]}, "for": [{"host": "localhost", "paths": ["/at/"], "port": port}]}}),
+            )
             .set("hosts", json!({"there": host}))
             .set("builtin", json!({"http_request": {"allow": [{"host": "localhost", "port": port, "paths": ["/at/"], "credential": "api"}]}}))
             .set("session", json!({"on_malformed": "continue"}))
@@ -104,6 +114,7 @@ fn tripwire(deed: &str) -> Option<Tripwire> {
     match deed.split_once(' ').unwrap_or((deed, "")) {
         ("lookup", _) => Some(Resolver),
         ("connect", _) => Some(Connector),
+        ("spawn", program) if program.ends_with("/credential-helper") => Some(Helper),
         ("spawn", _) => Some(Spawn),
         ("open", path) if path.ends_with("key") => Some(Credential),
         ("open", path) if path.contains("/journal/") && !path.contains("/refusals-") => Some(Intent),
@@ -113,12 +124,13 @@ fn tripwire(deed: &str) -> Option<Tripwire> {
 
 fn tools(port: u16, script: &str) -> Value {
     let input = json!({"type": "object", "properties": {"text": {"type": "string", "maxLength": 40}}, "required": ["text"]});
-    let http = |name: &str, url: &str| json!({"name": name, "description": "Fetches it", "input": input, "http": {"url": url, "credential": "api"}});
+    let http = |name: &str, url: &str, credential: &str| json!({"name": name, "description": "Fetches it", "input": input, "http": {"url": url, "credential": credential}});
     let mut tools = json!([
-        http("fetch", &format!("http://localhost:{port}/at/{{text}}")),
-        http("outside", &format!("http://localhost:{port}/elsewhere/{{text}}")),
-        http("unknown", "https://unknown.test/{text}"),
-        http("refusing", "http://localhost:9/{text}"),
+        http("fetch", &format!("http://localhost:{port}/at/{{text}}"), "api"),
+        http("minted", &format!("http://localhost:{port}/at/{{text}}"), "minted"),
+        http("outside", &format!("http://localhost:{port}/{{+text}}"), "minted"),
+        http("unknown", "https://unknown.test/{text}", "api"),
+        http("refusing", "http://localhost:9/{text}", "api"),
         {"name": "seldom", "description": "Fetches it now and then", "input": input, "rate": {"per_minute": 1, "burst": 1},
          "http": {"url": format!("http://localhost:{port}/at/{{text}}"), "credential": "api"}},
         {"name": "note", "description": "Notes it", "input": input, "exec": {"argv": ["sh", "-c", script, "sh", "{text}"]}},
@@ -164,7 +176,8 @@ fn replaced(line: &[u8], what: &str, with: &[u8]) -> Vec<u8> {
 }
 
 /// One tool of each kind.
-const KINDS: &[&str] = if cfg!(feature = "ssh") { &["fetch", "note", "remote"] } else { &["fetch", "note"] };
+const KINDS: &[&str] =
+    if cfg!(feature = "ssh") { &["fetch", "minted", "note", "remote"] } else { &["fetch", "minted", "note"] };
 
 #[test]
 fn what_a_stage_refuses_moves_nothing_behind_it() {
@@ -183,7 +196,7 @@ fn what_a_stage_refuses_moves_nothing_behind_it() {
             ("call: era", replaced(&good, MODERN, b"\"_meta\":{}")),
             ("call: tool", replaced(&good, &format!("\"{tool}\""), b"\"nothing\"")),
             ("action: schema", call(tool, "5")),
-            ("action: template", call(tool, if *tool == "fetch" { "\"..\"" } else { "\"-x\"" })),
+            ("action: template", call(tool, if matches!(*tool, "fetch" | "minted") { "\"..\"" } else { "\"-x\"" })),
         ];
         for (stage, line) in &stages {
             check(&mut rig, &format!("{tool}, {stage}"), line, &[]);
@@ -191,7 +204,7 @@ fn what_a_stage_refuses_moves_nothing_behind_it() {
         rig.running.end();
     }
     let mut rig = Rig::start(Flaw::None);
-    check(&mut rig, "grant: scope of the credential", &call("outside", "\"x\""), &[]);
+    check(&mut rig, "grant: scope of the credential", &call("outside", "\"elsewhere/x\""), &[]);
     let request = |url: &str, headers: &str| {
         modern_call(1, "http_request", &format!(r#"{{"url":"{url}","headers":{headers}}}"#)).into_bytes()
     };
@@ -237,6 +250,15 @@ fn without_its_credential_a_request_asks_for_no_name() {
 }
 
 #[test]
+fn without_what_its_helper_prints_a_request_asks_for_no_name() {
+    let mut rig = Rig::start(Flaw::BrokenHelper);
+    check(&mut rig, "the helper", &call("minted", "\"x\""), &[Intent, Credential, Helper]);
+    // The helper of a credential that a call does not use is nobody's.
+    check(&mut rig, "the resolver, after the first intent", &call("unknown", "\"x\""), &[Credential, Resolver]);
+    rig.running.end();
+}
+
+#[test]
 fn without_an_address_nothing_is_connected() {
     let mut rig = Rig::start(Flaw::None);
     check(&mut rig, "the resolver", &call("unknown", "\"x\""), &[Intent, Credential, Resolver]);
@@ -251,6 +273,15 @@ fn what_nobody_refuses_moves_every_tripwire_in_its_order() {
     assert_eq!(reply["result"]["isError"], false, "{reply}");
     assert_eq!(rig.moved(), [Intent, Credential, Resolver, Connector]);
     assert_eq!(rig.reached(), (1, 0, 1));
+    rig.running.end();
+    let mut rig = Rig::start(Flaw::None);
+    let reply = rig.running.ask(std::str::from_utf8(&call("minted", "\"x\"")).unwrap());
+    assert_eq!(reply["result"]["isError"], false, "{reply}");
+    assert_eq!(rig.moved(), [Intent, Credential, Helper, Resolver, Connector]);
+    let reply = rig.running.ask(std::str::from_utf8(&call("minted", "\"x\"")).unwrap());
+    assert_eq!(reply["result"]["isError"], false, "{reply}");
+    assert_eq!(rig.moved(), [Credential, Resolver, Connector], "what it printed is used again");
+    assert_eq!(rig.reached(), (2, 0, 2));
     rig.running.end();
     let mut rig = Rig::start(Flaw::None);
     let reply = rig.running.ask(std::str::from_utf8(&call("note", "\"x\"")).unwrap());

@@ -7,6 +7,7 @@ use std::time::{Duration, SystemTime};
 use base64::prelude::{BASE64_STANDARD, Engine};
 use serde_json::{Value, json};
 
+use crate::flow::wait_for_idle_workers;
 use crate::kit::dir::Dir;
 use crate::kit::gateway::{Gateway, Running};
 use crate::kit::peer::{Peer, ok};
@@ -454,6 +455,7 @@ fn a_reply_that_is_withdrawn_takes_its_result_with_it() {
         until("it is stored", || results(&gateway).iter().filter(|path| path.extension().is_none()).count() == id);
         until("it is answered", || gateway.journal().iter().filter(|record| record["code"] == "ok").count() == id);
     }
+    wait_for_idle_workers(&gateway);
     let stored = results(&gateway);
     gateway.send(&cancel(2));
     until("the second result is gone", || results(&gateway).len() == 1);
@@ -462,7 +464,7 @@ fn a_reply_that_is_withdrawn_takes_its_result_with_it() {
     let result = gateway.reply("1");
     let cursor = result["result"]["structuredContent"]["nextCursor"].as_str().unwrap().to_owned();
     assert_eq!(read_on(&mut gateway, Era::Modern, &from_start(&cursor)).0.len(), 5 * MIB);
-    gateway.end();
+    assert_eq!(gateway.end().counters()["cancels"], json!({"withdrawn": 1}));
 }
 
 #[test]

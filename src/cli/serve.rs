@@ -65,7 +65,10 @@ fn serve(options: &ServeOptions, input: Input, output: Output, operator: &Operat
             return EXIT_CONFIG;
         }
     };
-    wire::log::init(config.log.level, config.log.format, log_file, Clock::System);
+    if let Some(file) = log_file {
+        operator.shared().set_file(file);
+    }
+    wire::log::init(config.log.level, config.log.format, Clock::System);
     let hands = match hands(options, &config, protocol) {
         Ok(hands) => hands,
         Err(error) => {

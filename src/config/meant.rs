@@ -24,6 +24,7 @@ use crate::config::host::Hosts;
 use crate::config::input::{self, Input};
 use crate::config::object::{Said, listed};
 use crate::config::scope;
+use crate::config::source;
 use crate::config::tree::{Node, Problems, quote};
 use crate::config::written::remote::SshWritten;
 use crate::config::written::{
@@ -38,7 +39,7 @@ use crate::policy::rules::{Allow, AtLimit, CredentialRule, HostRule, Network, Ne
 /// Tools of the gateway itself.
 const RESERVED_NAMES: &[&str] = &["tidegate_status", "read_result"];
 /// Where commands of a child are looked up, unless its tool says otherwise.
-const CHILD_PATH: &str = "/usr/local/bin:/usr/bin:/bin";
+pub(in crate::config) const CHILD_PATH: &str = "/usr/local/bin:/usr/bin:/bin";
 /// Text of a child is UTF-8 and in no one's language.
 const CHILD_LANG: &str = "C.UTF-8";
 
@@ -48,6 +49,7 @@ pub fn mean(written: Written<'_>, env: Env<'_>, problems: &mut Problems, warning
     let log = LogRules::default();
     let journal = JournalRules::default();
     let limits = limits(&written.limits);
+    let sources = source::sources(&written.credentials, env, problems, warnings);
     let mut credentials = Credentials::read(&written.credentials, problems);
     let hosts = Hosts::read(&written.hosts, env, &mut credentials, problems, warnings);
     let builtins = builtin::names(&written.builtin);
@@ -72,11 +74,7 @@ pub fn mean(written: Written<'_>, env: Env<'_>, problems: &mut Problems, warning
         journal: JournalRules { sync: written.sync.unwrap_or(journal.sync) },
         state_dir: written.state_dir.unwrap_or_else(|| default_state_dir(env)),
         networks: networks(&written.networks, problems, warnings),
-        credentials: written
-            .credentials
-            .iter()
-            .filter_map(|one| Some((one.name.value.to_owned(), one.source.clone()?)))
-            .collect(),
+        credentials: sources,
         hosts,
         tools: read,
         limits,
@@ -345,22 +343,12 @@ impl<'w> ToolReader<'_, 'w> {
         }
     }
 
-    /// A program that is missing may be installed later, so this only warns. What the template refuses is not looked up.
+    /// What the template refuses is not looked up.
     fn program(&mut self, program: Said<&str>, path: &str) {
         let name = program.value;
         let relative = name.contains('/') && !name.starts_with('/');
-        if name.is_empty() || name.contains(['{', '}']) || relative {
-            return;
-        }
-        let folders = path.split(':').filter(|folder| folder.starts_with('/'));
-        let found = if name.starts_with('/') {
-            is_program(Path::new(name))
-        } else {
-            folders.map(Path::new).any(|folder| is_program(&folder.join(name)))
-        };
-        if !found {
-            let place = if name.starts_with('/') { "there".to_owned() } else { format!("in {path}") };
-            self.warnings.add(program.at, format!("no program {} {place}", quote(name)));
+        if !(name.is_empty() || name.contains(['{', '}']) || relative) {
+            look_for(program, path, self.warnings);
         }
     }
 
@@ -417,12 +405,27 @@ fn sound<T>(said: Option<Option<T>>) -> Option<Option<T>> {
     }
 }
 
+/// A program that is missing may be installed later, so this only warns.
+pub(in crate::config) fn look_for(program: Said<&str>, path: &str, warnings: &mut Problems) {
+    let name = program.value;
+    let folders = path.split(':').filter(|folder| folder.starts_with('/'));
+    let found = if name.starts_with('/') {
+        is_program(Path::new(name))
+    } else {
+        folders.map(Path::new).any(|folder| is_program(&folder.join(name)))
+    };
+    if !found {
+        let place = if name.starts_with('/') { "there".to_owned() } else { format!("in {path}") };
+        warnings.add(program.at, format!("no program {} {place}", quote(name)));
+    }
+}
+
 fn is_program(path: &Path) -> bool {
     fs::metadata(path).is_ok_and(|found| found.is_file() && found.permissions().mode() & 0o111 != 0)
 }
 
 /// The whole environment of a child: three defaults, then what the tool says, which overrides.
-fn child_env(written: &[(Said<&str>, &str)], env: Env<'_>) -> Vec<(String, String)> {
+pub(in crate::config) fn child_env(written: &[(Said<&str>, &str)], env: Env<'_>) -> Vec<(String, String)> {
     let home = env("HOME").and_then(|home| home.into_string().ok()).filter(|home| home.starts_with('/'));
     let defaults = [
         ("PATH".to_owned(), CHILD_PATH.to_owned()),

@@ -11,6 +11,7 @@ pub mod written;
 pub mod scope;
 pub mod input;
 pub mod host;
+pub mod source;
 pub mod meant;
 pub mod builtin;
 

@@ -64,6 +64,11 @@ impl<'n> Object<'n> {
         node
     }
 
+    /// Whether it says nothing that was reported as no key: so that what is missing is reported once.
+    pub fn is_known(&self) -> bool {
+        self.members.iter().all(|member| self.keys.read.contains(&member.key.as_str()))
+    }
+
     /// The one key of an object that says one of several things; an object with keys of no version was reported already.
     pub fn exactly_one(&self, problems: &mut Problems) -> Option<(&'static str, &'n Node)> {
         let mut known = self.keys.read.iter().filter_map(|key| Some((*key, self.node(key)?)));
@@ -218,11 +223,15 @@ pub fn size(node: &Node, bounds: RangeInclusive<usize>, what: &str, problems: &m
 
 /// Seconds, fractions allowed, from 1 ms to the longest call.
 pub fn seconds(node: &Node, problems: &mut Problems) -> Option<Said<Duration>> {
+    seconds_within(node, 0.001..=CALL_TIMEOUT_MAX.as_secs_f64(), problems)
+}
+
+/// Seconds, fractions allowed, within bounds.
+pub fn seconds_within(node: &Node, bounds: RangeInclusive<f64>, problems: &mut Problems) -> Option<Said<Duration>> {
     let Shape::Number(digits) = &node.shape else { return wrong(node, "a number of seconds", problems) };
-    let most = CALL_TIMEOUT_MAX.as_secs_f64();
-    let value = digits.parse::<f64>().ok().filter(|value| (0.001..=most).contains(value));
+    let value = digits.parse::<f64>().ok().filter(|value| bounds.contains(value));
     if value.is_none() {
-        problems.add(node.at, format!("expected seconds from 0.001 to {most}, got {digits}"));
+        problems.add(node.at, format!("expected seconds from {} to {}, got {digits}", bounds.start(), bounds.end()));
     }
     value.map(|value| Said { value: Duration::from_secs_f64(value), at: node.at })
 }

@@ -52,7 +52,11 @@ pub const JOURNAL: Keys = Keys { schema: "/$defs/journal", read: &["sync"], late
 /// One of `credentials`.
 pub const CREDENTIAL: Keys = Keys { schema: "/$defs/credential", read: &["from", "as", "for"], later: &[] };
 /// `from` of a credential.
-pub const SOURCE: Keys = Keys { schema: "/$defs/source", read: &["env", "file"], later: &["command", "systemd"] };
+pub const SOURCE: Keys = Keys {
+    schema: "/$defs/source",
+    read: &["env", "file", "command", "systemd", "inherit", "timeout_s", "cache_s"],
+    later: &[],
+};
 /// `as` of a credential.
 pub const PLACEMENT: Keys = Keys { schema: "/$defs/placement", read: &["bearer", "header"], later: &[] };
 /// `as.bearer`.
@@ -341,12 +345,21 @@ mod tests {
             ),
             (
                 "/credentials/github/from",
-                json!([{"env": "_A1"}, {"file": "/f"}]),
                 json!([
-                    {}, {"env": "A", "file": "/f"}, {"env": "1"}, {"env": ""}, {"env": "A-B"}, {"file": "f"},
-                    {"command": ["x"]}, {"systemd": "x"}, "A"
+                    {"env": "_A1"}, {"file": "/f"}, {"command": ["x", ""]}, {"systemd": "x"}, {"systemd": "a b..~"},
+                    {"command": [""], "inherit": [], "timeout_s": 0.001, "cache_s": 86400}
+                ]),
+                json!([
+                    {}, {"env": "A", "file": "/f"}, {"env": "1"}, {"env": ""}, {"env": "A-B"}, {"file": "f"}, "A",
+                    {"env": "A", "systemd": "x"}, {"env": "A", "timeout_s": 1}, {"file": "/f", "cache_s": 1}, {"cache_s": 1},
+                    {"systemd": "x", "inherit": []}, {"command": "x"}, {"command": []}, {"command": [1]},
+                    {"systemd": ""}, {"systemd": "."}, {"systemd": ".."}, {"systemd": "a/b"}, {"systemd": "a:b"},
+                    {"systemd": "é"}, {"systemd": "a\n"}, {"systemd": "x".repeat(256)}, {"commands": ["x"]}
                 ]),
             ),
+            ("/credentials/minted/from/inherit", json!([["A", "_b1"]]), json!(["A", ["A-B"], ["TIDEGATE_X"], [1], [""]])),
+            ("/credentials/minted/from/timeout_s", json!([0.001, 3600]), json!([0, 3601, "1"])),
+            ("/credentials/minted/from/cache_s", json!([0, 0.0, 0.5, 86400]), json!([-1, 86401, "1", true])),
             (
                 "/credentials/github/as",
                 json!([{"bearer": {}}, {"header": {"name": "X-A"}}, {"header": {"name": "x", "prefix": "a\tb "}}]),

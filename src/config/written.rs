@@ -4,6 +4,7 @@
 //! or the machine; that is `meant.rs`. What has to do with SSH stands in `remote`, the gateway's own tools in `builtin`.
 
 pub mod remote;
+pub mod source;
 pub mod builtin;
 
 use std::path::PathBuf;
@@ -21,7 +22,7 @@ use crate::config::schema;
 use crate::config::tree::{Member, Node, Problems};
 use crate::config::written::builtin::{BuiltinWritten, builtin, pace};
 use crate::config::written::remote::{HostWritten, SshWritten, hosts, ssh};
-use crate::executor::credential::Source;
+use crate::config::written::source::{SourceWritten, source};
 use crate::journal::append::SyncMode;
 use crate::limits::{CALLS, CONTENT_BYTES_MAX, CONTENT_BYTES_MIN, END, LINE_IN_BYTES, TERM_TO_KILL, WORKERS};
 use crate::mcp::listing::ToolAnnotations;
@@ -97,7 +98,7 @@ pub struct CredentialWritten<'n> {
     /// Its key.
     pub name: Said<&'n str>,
     /// `from`.
-    pub source: Option<Source>,
+    pub source: Option<SourceWritten<'n>>,
     /// `as`.
     pub placement: PlacementWritten<'n>,
     /// `for`; `None` if one of them was reported.
@@ -325,15 +326,6 @@ const NAME_EXPECTED: &str = "expected a name of 1 to 64 letters, digits, _ or -"
 /// What clients and models take as a tool name, and records as a handle.
 fn is_name(text: &str) -> bool {
     (1..=64).contains(&text.len()) && text.bytes().all(|byte| byte.is_ascii_alphanumeric() || matches!(byte, b'_' | b'-'))
-}
-
-fn source(node: &Node, problems: &mut Problems) -> Option<Source> {
-    let object = Object::open(node, &schema::SOURCE, problems)?;
-    let (env, file) = (object.node("env"), object.node("file"));
-    let env = env.and_then(|node| matching(node, "the name of an environment variable", is_variable, problems));
-    let file = file.and_then(|node| absolute_path(node, problems));
-    object.exactly_one(problems)?;
-    env.map(|said| Source::Env(said.value.to_owned())).or(file.map(Source::File))
 }
 
 fn placement<'n>(node: &'n Node, problems: &mut Problems) -> Option<PlacementWritten<'n>> {

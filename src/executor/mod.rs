@@ -15,18 +15,17 @@ pub mod read;
 pub mod recorder;
 
 use std::path::PathBuf;
-use std::sync::Arc;
 use std::time::Instant;
 
 use crate::action::ssh::SshAction;
 use crate::cancel::CancelToken;
+use crate::executor::credential::Credential;
 use crate::executor::http::HttpExecutor;
 use crate::executor::recorder::Recorder;
 use crate::outcome::budget::Sinks;
 use crate::outcome::result::{Code, Executed, Failure, Outcome};
 use crate::policy::grant::{Authorized, Grant};
 use crate::policy::rules::Networks;
-use crate::secret::Secret;
 
 /// What a running call is given beside its grant.
 pub struct CallCtx<'a> {
@@ -42,9 +41,17 @@ pub struct CallCtx<'a> {
 #[derive(Clone, Default)]
 pub struct Handed {
     /// What the action is carried out with: a request's token, a private key, a password.
-    pub main: Option<Arc<Secret>>,
+    pub main: Option<Credential>,
     /// What opens it, if it is an encrypted key.
-    pub passphrase: Option<Arc<Secret>>,
+    pub passphrase: Option<Credential>,
+}
+
+#[cfg(feature = "ssh")]
+impl Handed {
+    /// The target took them for no proof of who we are.
+    fn refused(&self) {
+        [&self.main, &self.passphrase].into_iter().flatten().for_each(Credential::refused);
+    }
 }
 
 /// What carries actions out.
@@ -80,7 +87,12 @@ impl Executors {
         let Some(host) = grant.terms().host.clone() else {
             return Failure::new(Code::Internal, Executed::No, "the grant of a remote command names no host").into();
         };
-        self.ssh.run(grant, &host, handed.clone(), ctx)
+        let outcome = self.ssh.run(grant, &host, handed.clone(), ctx);
+        // Also where the value is no key at all: a source that gave it may give a better one next time.
+        if outcome.code == Some(Code::AuthFailed) {
+            handed.refused();
+        }
+        outcome
     }
 
     #[cfg(not(feature = "ssh"))]
@@ -107,7 +119,7 @@ impl Hands {
     /// Carries a grant out with the credentials it names.
     pub fn run(&self, grant: Grant, handed: &Handed, ctx: &CallCtx<'_>) -> Outcome {
         match (self, grant) {
-            (Hands::Real(executors), Grant::Http(grant)) => executors.http.run(grant, handed.main.as_deref(), ctx),
+            (Hands::Real(executors), Grant::Http(grant)) => executors.http.run(grant, handed.main.as_ref(), ctx),
             (Hands::Real(_), Grant::Exec(grant)) => exec::run(grant, ctx),
             (Hands::Real(executors), Grant::Ssh(grant)) => executors.run_remote(grant, handed, ctx),
             (Hands::Real(_), Grant::Read(grant)) => read::run(&grant, ctx),

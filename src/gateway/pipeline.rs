@@ -76,7 +76,7 @@ fn carry_out(grant: Grant, number: u64, admitted: Instant, ctx: &CallCtx<'_>, wo
     if let Err(error) = world.journal.append(intent(&grant, number), on_disk, Some(ctx.token)) {
         return not_recorded(error).into();
     }
-    let outcome = match hand_out(&grant, &world.vault) {
+    let outcome = match hand_out(&grant, &world.vault, ctx) {
         Ok(handed) => {
             let sinks = Sinks { redactor: world.vault.redactor(), ..ctx.sinks.clone() };
             world.hands.run(grant, &handed, &CallCtx { sinks, ..*ctx })
@@ -112,17 +112,12 @@ fn closing(outcome: &Outcome, number: u64, admitted: Instant) -> Record {
     }
 }
 
-/// The values of the credentials the grant names: the request's own, or those its host asks for.
-fn hand_out(grant: &Grant, vault: &Vault) -> Result<Handed, Failure> {
+/// The values of the credentials the grant names: the request's own, or those its host asks for. A credential helper is
+/// part of the call: it is started here, nowhere else, and ends with the call.
+fn hand_out(grant: &Grant, vault: &Vault, ctx: &CallCtx<'_>) -> Result<Handed, Failure> {
     // Outputs of calls that carry no credential are redacted as well.
     vault.load_known();
-    let value = |name: Option<&str>| match name {
-        Some(name) => match vault.hand_out(name) {
-            Ok(secret) => Ok(Some(secret)),
-            Err(error) => Err(Failure::new(Code::CredentialUnavailable, Executed::No, error.to_string())),
-        },
-        None => Ok(None),
-    };
+    let value = |name: Option<&str>| name.map(|name| vault.hand_out(name, ctx.token, ctx.deadline)).transpose();
     let terms = grant.terms();
     Ok(Handed { main: value(terms.credential_name())?, passphrase: value(terms.passphrase_name())? })
 }

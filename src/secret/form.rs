@@ -96,8 +96,24 @@ impl Form {
     }
 }
 
-/// All forms of one secret.
+/// A line of a key's text from this length on is known by itself: too long to be met by chance.
+const LINE_BYTES_MIN: usize = 16;
+
+/// All forms of one secret; of a private key's text also those of its lines, which are often shown one by one, or in another layout.
 pub(super) fn forms(secret: &[u8]) -> Vec<Form> {
+    std::iter::once(secret).chain(body_lines(secret)).flat_map(forms_of).collect()
+}
+
+/// The lines of base64 between the labels of textual encoding (RFC 7468).
+fn body_lines(secret: &[u8]) -> impl Iterator<Item = &[u8]> {
+    let is_text = secret.starts_with(b"-----BEGIN ");
+    let lines = secret.split(|byte| *byte == b'\n').map(<[u8]>::trim_ascii);
+    let is_body =
+        |line: &&[u8]| line.len() >= LINE_BYTES_MIN && line.iter().all(|byte| sextet(*byte).is_some() || *byte == b'=');
+    lines.filter(move |line| is_text && is_body(line))
+}
+
+fn forms_of(secret: &[u8]) -> Vec<Form> {
     let itself = secret.iter().map(|&byte| Unit::Byte(byte)).collect();
     let hexadecimal = secret.iter().flat_map(|&byte| [Unit::Nibble(byte >> 4), Unit::Nibble(byte & 15)]).collect();
     let base64 = (0..3).map(|offset| Form::base64(secret, offset));
@@ -144,6 +160,25 @@ mod tests {
             ("?wYXNzL3dkP?==", 1, 11),
         ];
         assert_eq!(sketches, expected.map(|(sketch, start, end)| (sketch.to_owned(), start, end)));
+    }
+
+    #[test]
+    fn the_lines_of_a_key_are_known_by_themselves() {
+        let check = |text: &str, expected: &[&str]| {
+            let lines: Vec<_> = body_lines(text.as_bytes()).map(|line| str::from_utf8(line).unwrap()).collect();
+            assert_eq!(lines, expected, "{text}");
+        };
+        let (whole, short) = ("MIIBVgIBADANBgkqhkiG9w0BAQEFAASC", "AUAwggE8AgEAAk=");
+        check(
+            &format!("-----BEGIN PRIVATE KEY-----\n{whole}\r\n {whole}\n{short}\n-----END PRIVATE KEY-----\n"),
+            &[whole, whole],
+        );
+        check(
+            &format!("-----BEGIN RSA PRIVATE KEY-----\nProc-Type: 4,ENCRYPTED\n\n{short}=\n{whole}"),
+            &[&format!("{short}="), whole],
+        );
+        check(&format!("one\n{whole}\n"), &[]);
+        assert_eq!(forms(format!("-----BEGIN X-----\n{whole}\n-----END X-----").as_bytes()).len(), 10);
     }
 
     #[test]

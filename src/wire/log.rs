@@ -11,7 +11,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use crate::cancel::{CancelToken, Why};
 use crate::clock::Clock;
-use crate::limits::{OPERATOR_LINE_BYTES, READ_BYTES};
+use crate::limits::{OPERATOR_LINE_BYTES, READ_BYTES, SECRET_BYTES_MAX};
 use crate::secret::Redactor;
 use crate::sys::{self, Poll};
 use crate::thread::{self, Thread};
@@ -19,6 +19,9 @@ use crate::wire::stdio::Output;
 
 /// What a pipe holds unless somebody asked for more; nobody does for ours.
 const PIPE_BYTES: usize = 64 << 10;
+
+/// Of a line kept until its end: what is shown, and any secret that begins in it, in the longest form it is known by.
+const HELD_BYTES: usize = OPERATOR_LINE_BYTES + 4 * SECRET_BYTES_MAX;
 
 /// Owns the sink's thread; `finish` drains what is left and joins it.
 pub struct Operator {
@@ -32,9 +35,21 @@ pub struct Shared {
     redactor: Mutex<Arc<Redactor>>,
     dropped: AtomicU64,
     why_muted: Option<&'static str>,
+    file: Mutex<Option<LogFile>>,
+}
+
+/// The log file; a full disk is told once on stderr and silences nothing there.
+struct LogFile {
+    file: std::fs::File,
+    is_failing: bool,
 }
 
 impl Shared {
+    /// From now on every line goes to this file as well, as it goes to stderr.
+    pub fn set_file(&self, file: std::fs::File) {
+        *self.file.lock().unwrap_or_else(PoisonError::into_inner) = Some(LogFile { file, is_failing: false });
+    }
+
     /// From now on these values are redacted.
     pub fn set_redactor(&self, redactor: Arc<Redactor>) {
         *self.redactor.lock().unwrap_or_else(PoisonError::into_inner) = redactor;
@@ -67,6 +82,7 @@ fn start_drain(noise: PipeReader, stderr: Arc<Output>, is_merged: bool) -> io::R
         redactor: Mutex::new(Arc::new(Redactor::none())),
         dropped: AtomicU64::new(0),
         why_muted: is_merged.then_some("stdout and stderr are the same file"),
+        file: Mutex::new(None),
     });
     let stop = CancelToken::new()?;
     sys::set_nonblocking(noise.as_fd())?;
@@ -129,7 +145,7 @@ impl Drain {
     fn take(&mut self, bytes: &[u8]) {
         for piece in bytes.split_inclusive(|byte| *byte == b'\n') {
             let (text, ends) = piece.strip_suffix(b"\n").map_or((piece, false), |text| (text, true));
-            let room = OPERATOR_LINE_BYTES - self.line.len();
+            let room = HELD_BYTES - self.line.len();
             let kept = text.len().min(room);
             self.line.extend_from_slice(&text[..kept]);
             self.cut += (text.len() - kept) as u64;
@@ -141,14 +157,33 @@ impl Drain {
 
     fn end_line(&mut self) {
         let redactor = self.shared.redactor.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        // Redacted before it is cut: of a secret that the cut divides, the first half would be shown.
         let clean = redactor.bytes(&self.line);
-        let mut line = escape(&String::from_utf8_lossy(&clean));
-        if self.cut > 0 {
-            let _ = write!(line, " [{} bytes cut]", self.cut);
+        let shown = &clean[..clean.len().min(OPERATOR_LINE_BYTES)];
+        let cut = self.cut + (clean.len() - shown.len()) as u64;
+        let mut line = escape(&String::from_utf8_lossy(shown));
+        if cut > 0 {
+            let _ = write!(line, " [{cut} bytes cut]");
         }
         line.push('\n');
         self.line.clear();
+        self.line.shrink_to(OPERATOR_LINE_BYTES);
         self.cut = 0;
+        self.write(&line);
+    }
+
+    fn write(&self, line: &str) {
+        if let Some(file) = self.shared.file.lock().unwrap_or_else(PoisonError::into_inner).as_mut() {
+            let result = file.file.write_all(line.as_bytes());
+            if let (Err(error), false) = (&result, file.is_failing) {
+                self.write_stderr(&format!("tidegate: the log file cannot be written: {error}\n"));
+            }
+            file.is_failing = result.is_err();
+        }
+        self.write_stderr(line);
+    }
+
+    fn write_stderr(&self, line: &str) {
         let is_written = self.shared.why_muted.is_none()
             && self.stderr.write(&[IoSlice::new(line.as_bytes())]).is_ok_and(|count| count == line.len());
         if !is_written {
@@ -187,7 +222,7 @@ pub enum Format {
 }
 
 /// Sets up `log`: level `level` for ours, warnings at most for libraries; RUST_LOG overrides the first, never the second.
-pub fn init(level: log::LevelFilter, format: Format, file: Option<std::fs::File>, clock: Clock) {
+pub fn init(level: log::LevelFilter, format: Format, clock: Clock) {
     let mut builder = env_logger::Builder::new();
     builder.filter_level(log::LevelFilter::Warn).filter_module("tidegate", level);
     let asked = std::env::var("RUST_LOG").ok().and_then(|text| text.parse::<log::LevelFilter>().ok());
@@ -203,34 +238,9 @@ pub fn init(level: log::LevelFilter, format: Format, file: Option<std::fs::File>
             }
         }
     });
-    match file {
-        Some(file) => builder.target(env_logger::Target::Pipe(Box::new(Both { file, is_failing: false }))),
-        None => builder.target(env_logger::Target::Stderr),
-    };
+    builder.target(env_logger::Target::Stderr);
     // A second initialisation (tests) keeps the first.
     let _ = builder.try_init();
-}
-
-/// Writes to stderr and to the log file; a full disk does not silence the first, and is told there once.
-struct Both {
-    file: std::fs::File,
-    is_failing: bool,
-}
-
-impl io::Write for Both {
-    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        let result = self.file.write_all(bytes);
-        if let (Err(error), false) = (&result, self.is_failing) {
-            operator_line(&format!("tidegate: the log file cannot be written: {error}"));
-        }
-        self.is_failing = result.is_err();
-        io::stderr().lock().write_all(bytes)?;
-        Ok(bytes.len())
-    }
-
-    fn flush(&mut self) -> io::Result<()> {
-        Ok(())
-    }
 }
 
 /// Replaces the panic hook: one operator line with the place, never the text, which may hold payload.

@@ -105,7 +105,7 @@ impl Executor {
             tools: Toolbox::new(config.tools),
             session: Session::new(Arc::new(ToolListing::default()), None),
             hands: Hands::Real(Executors::new(config.networks, None)),
-            handed: Handed { main: Some(Arc::new(key)), passphrase: None },
+            handed: Handed { main: Some(key.into()), passphrase: None },
         }
     }
 

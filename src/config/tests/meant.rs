@@ -310,8 +310,11 @@ fn credentials_exist() {
 fn credentials_are_said_whole() {
     for (members, lines) in [
         (r#""as":{"bearer":{}}"#, &["1:21: /credentials/k: missing key \"from\""][..]),
-        (r#""from":{}"#, &["1:29: /credentials/k/from: expected exactly one of \"env\", \"file\""]),
-        (r#""from":{"env":"A","file":"/f"}"#, &["1:29: /credentials/k/from: expected exactly one of \"env\", \"file\""]),
+        (r#""from":{}"#, &["1:29: /credentials/k/from: expected exactly one of \"env\", \"file\", \"command\", \"systemd\""]),
+        (
+            r#""from":{"env":"A","file":"/f"}"#,
+            &["1:29: /credentials/k/from: expected exactly one of \"env\", \"file\", \"command\", \"systemd\""],
+        ),
         (
             r#""from":{"env":"A B"}"#,
             &["1:36: /credentials/k/from/env: expected the name of an environment variable, got \"A B\""],

@@ -3,6 +3,7 @@
 mod builtin;
 mod meant;
 mod remote;
+mod source;
 mod written;
 
 use std::ffi::OsString;
@@ -73,7 +74,9 @@ pub(super) const FULL: &str = r#"{
     "github":  {"from": {"env": "GITHUB_TOKEN"}, "as": {"bearer": {}}, "for": [{"host": "api.github.com", "paths": ["/repos/"]}]},
     "web_key": {"from": {"file": "/etc/tidegate/web.key"}, "as": {"header": {"name": "X-Api-Key", "prefix": "Key "}},
                 "for": [{"host": "localhost", "port": 8080, "scheme": "http"}]},
-    "word":    {"from": {"env": "WORD"}}
+    "word":    {"from": {"env": "WORD"}},
+    "minted":  {"from": {"command": ["sh", "/x"], "inherit": ["XDG_RUNTIME_DIR"], "timeout_s": 2.5, "cache_s": 0}},
+    "passed":  {"from": {"systemd": "db-password"}}
   },
   "hosts": {
     "web1": {"address": "10.0.0.5", "port": 2222, "user": "deploy",
@@ -153,11 +156,16 @@ fn every_key_means_what_it_says() {
         ("github".to_owned(), Source::Env("GITHUB_TOKEN".to_owned())),
         ("web_key".to_owned(), Source::File("/etc/tidegate/web.key".into())),
         ("word".to_owned(), Source::Env("WORD".to_owned())),
+        ("minted".to_owned(), Source::Command(source::minted())),
+        ("passed".to_owned(), Source::Systemd("db-password".to_owned())),
     ];
     assert_eq!(config.credentials, sources);
     let unused = if cfg!(feature = "ssh") { 0 } else { 3 };
-    assert_eq!(config.warnings.len(), unused, "{:?}", config.warnings);
-    assert!(config.warnings.iter().all(|warning| warning.ends_with("no tool uses this host")), "{:?}", config.warnings);
+    let of_credentials = ["14:5: /credentials/minted", "15:5: /credentials/passed"];
+    let of_credentials = of_credentials.map(|place| format!("c.json:{place}: no tool and no host uses this credential"));
+    let (warned, of_hosts): (Vec<_>, Vec<_>) = config.warnings.iter().cloned().partition(|line| of_credentials.contains(line));
+    assert_eq!((warned.len(), of_hosts.len()), (2, unused), "{:?}", config.warnings);
+    assert!(of_hosts.iter().all(|warning| warning.ends_with("no tool uses this host")), "{of_hosts:?}");
     let names: Vec<&str> = config.tools.iter().map(|(tool, _)| tool.name.as_str()).collect();
     let mut all = vec!["list_issues", "save", "note", "form", "disk", "restart", "up2", "up3", "http_request", "ssh_exec"];
     if unused > 0 {

@@ -99,12 +99,6 @@ fn what_is_not_carried_out_yet_is_refused() {
             &[&format!("1:51: /tools/0/confirm: \"confirm\": \"{word}\" is not supported by this version")],
         );
     }
-    for key in ["command", "systemd"] {
-        check_errors(
-            &format!(r#"{{"credentials":{{"k":{{"from":{{"{key}":[]}}}}}}}}"#),
-            &[&format!("1:30: /credentials/k/from/{key}: \"{key}\" is not supported by this version")],
-        );
-    }
 }
 
 #[test]

@@ -9,25 +9,26 @@ mod transport;
 mod trust;
 
 use std::io::Read;
+use std::ops::Deref;
 use std::path::PathBuf;
 use std::sync::Arc;
 
 use ureq::Body;
-use ureq::http::Response;
+use ureq::http::{Response, StatusCode};
 
 use crate::action::http::{HttpAction, Scheme};
 use crate::cancel::CancelToken;
 use crate::executor::CallCtx;
+use crate::executor::credential::Credential;
 use crate::executor::dial::Dialler;
 use crate::executor::http::transport::Exchange;
 use crate::executor::http::trust::Trust;
 use crate::executor::resolve::{Lookup, system_lookup};
 use crate::limits::CHUNK_BYTES;
 use crate::outcome::http::{Ending, Head, Shown};
-use crate::outcome::result::{Ended, Executed, Failure, Outcome};
+use crate::outcome::result::{Code, Ended, Executed, Failure, Outcome};
 use crate::policy::grant::Authorized;
 use crate::policy::rules::Networks;
-use crate::secret::Secret;
 
 /// Sends HTTP requests. One for the whole gateway; shared by the workers.
 pub struct HttpExecutor {
@@ -60,9 +61,10 @@ impl HttpExecutor {
 
     /// Carries out one request. Blocks until the response is read, the deadline or the cancel.
     ///
-    /// `credential` is the value of the credential the terms name; it is joined as the last step before sending. A status of
+    /// `credential` is the value of the credential the terms name; it is joined as the last step before sending, and told if the
+    /// answer is 401 (RFC 9110 section 15.5.2: no valid credentials). 403 is no such answer: the target knew who we are. A status of
     /// 400 and above is `target_error`, executed: yes, with its content; whatever is read of a response is in the outcome.
-    pub fn run(&self, grant: Authorized<HttpAction>, credential: Option<&Secret>, ctx: &CallCtx<'_>) -> Outcome {
+    pub fn run(&self, grant: Authorized<HttpAction>, credential: Option<&Credential>, ctx: &CallCtx<'_>) -> Outcome {
         self.attempt(&grant, credential, ctx).unwrap_or_else(|mut failure| {
             failure.message = ctx.sinks.redactor.text(&failure.message).into_owned();
             failure.into()
@@ -72,7 +74,7 @@ impl HttpExecutor {
     fn attempt(
         &self,
         grant: &Authorized<HttpAction>,
-        credential: Option<&Secret>,
+        credential: Option<&Credential>,
         ctx: &CallCtx<'_>,
     ) -> Result<Outcome, Failure> {
         let (action, terms) = (grant.action(), grant.terms());
@@ -82,8 +84,19 @@ impl HttpExecutor {
             Scheme::Https => self.trust.roots()?,
         };
         let agent = transport::agent(&exchange, self.trust.connector(), roots);
-        let response = request::send(&agent, action, terms, credential, |error| failure::unanswered(error, &exchange, action))?;
+        let refused = || credential.into_iter().for_each(Credential::refused);
+        let secret = credential.map(Deref::deref);
+        let response = request::send(&agent, action, terms, secret, |error| failure::unanswered(error, &exchange, action))
+            // What is no header text will be none the next time either.
+            .inspect_err(|failure| {
+                if failure.code == Code::CredentialUnavailable {
+                    refused()
+                }
+            })?;
         exchange.head_came();
+        if response.status() == StatusCode::UNAUTHORIZED {
+            refused();
+        }
         let shown = Shown::new(head(&response), &action.select, &ctx.sinks, terms.content_bytes);
         read(response, shown, &exchange, ctx.token)
     }

@@ -16,7 +16,7 @@ use crate::outcome::result::Code;
 use crate::outcome::testing::sinks_with;
 use crate::policy::grant::Terms;
 use crate::policy::rules::{AtLimit, CredentialRule, Network, Placement};
-use crate::secret::Redactor;
+use crate::secret::{Redactor, Secret};
 use crate::sys::{self, Poll};
 use crate::thread::{self, Thread};
 
@@ -127,6 +127,7 @@ impl Call {
     fn run(self) -> Outcome {
         let (rule, secret) = self.credential.unzip();
         let redactor = Redactor::new(secret.iter().map(|secret| ("key".to_owned(), secret)));
+        let credential = secret.map(Credential::from);
         let terms = Terms {
             tool: "t".into(),
             rule: "r".into(),
@@ -138,7 +139,7 @@ impl Call {
             timeout: self.timeout,
         };
         let ctx = CallCtx { token: &self.token, deadline: Instant::now() + self.timeout, sinks: sinks_with(redactor) };
-        self.executor.run(Authorized::in_test(self.action, terms), secret.as_ref(), &ctx)
+        self.executor.run(Authorized::in_test(self.action, terms), credential.as_ref(), &ctx)
     }
 }
 

@@ -7,7 +7,6 @@ use std::ffi::CString;
 use std::fs::File;
 use std::io::Read;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
 use std::time::Duration;
 
 use base64::Engine;
@@ -16,6 +15,7 @@ use libssh2_sys as raw;
 use ssh2::{Error, ErrorCode};
 use zeroize::Zeroizing;
 
+use crate::executor::credential::Credential;
 use crate::executor::ssh::agent::{Agent, AgentError};
 use crate::executor::ssh::failure::{Phase, place, short, stopped};
 use crate::executor::ssh::session::{Limit, Link, Stop};
@@ -37,9 +37,9 @@ pub(super) struct Login<'a> {
 }
 
 enum Means {
-    Key { private: Zeroizing<String>, passphrase: Option<Arc<Secret>>, certificate: Option<String> },
+    Key { private: Zeroizing<String>, passphrase: Option<Credential>, certificate: Option<String> },
     Agent { socket: PathBuf, blob: Vec<u8>, identity: PathBuf },
-    Password(Arc<Secret>),
+    Password(Credential),
 }
 
 impl<'a> Login<'a> {
@@ -183,7 +183,7 @@ fn refused(message: impl Into<String>) -> Failure {
     Failure::new(Code::AuthFailed, Executed::No, message)
 }
 
-fn main(secret: Option<Arc<Secret>>, credential: &str) -> Result<Arc<Secret>, Failure> {
+fn main(secret: Option<Credential>, credential: &str) -> Result<Credential, Failure> {
     secret.ok_or_else(|| {
         Failure::new(Code::CredentialUnavailable, Executed::No, format!("the credential {credential} was not handed out"))
     })

@@ -253,7 +253,7 @@ pub(super) fn keygen(path: &str, kind: &str, passphrase: &str) {
 }
 
 pub(super) fn secrets(main: &[u8]) -> Handed {
-    Handed { main: Some(Arc::new(Secret::new(main.to_vec()).unwrap())), passphrase: None }
+    Handed { main: Some(Secret::new(main.to_vec()).unwrap().into()), passphrase: None }
 }
 
 pub(super) fn user() -> String {

@@ -11,6 +11,7 @@ use serde_json::Value;
 
 use super::testing::{Caller, PATIENCE, Scratch, Server, action, executor, keygen, must, run, secrets, user, wait_closed};
 use crate::cancel::{CancelToken, Why};
+use crate::executor::credential::Credential;
 use crate::outcome::result::{Code, Ended, Executed, Outcome};
 use crate::policy::rules::{AtLimit, HostKeyPolicy, HostRule, SshAuth, Tie};
 use crate::process::Status;
@@ -295,7 +296,7 @@ fn every_kind_of_key_logs_in_r078() {
             // As an environment variable or a careless editor would leave it.
             let text = fs::read_to_string(server.at(&file)).unwrap();
             let mut with = secrets(text.trim_end().as_bytes());
-            let secret = |text: &str| std::sync::Arc::new(Secret::new(text.as_bytes().to_vec()).unwrap());
+            let secret = |text: &str| Credential::from(Secret::new(text.as_bytes().to_vec()).unwrap());
             with.passphrase = (!passphrase.is_empty()).then(|| secret(passphrase));
             (caller.executor, caller.secrets) = (executor(None), with.clone());
             check_ok(&caller.run(&["echo", &file]), &format!("{file}\n"));
