@@ -168,7 +168,7 @@ fn bad_commands() -> Vec<Row> {
             "denied",
             "no allow rule matches ssh there sh -c uptime",
         ),
-        (tool, run(json!(["uptime", "-p"])), "denied", "expected 1 elements, got 2"),
+        (tool, run(json!(["uptime", "-p"])), "denied", "expected 1 element, got 2"),
         (tool, run(json!(["show", "-n"])), "denied", "expected no - at the beginning of element 1"),
         (tool, run(json!(["show"])), "denied", "expected 2 elements, got 1"),
         (tool, run(json!(["show", "a", "b"])), "denied", "expected 2 elements, got 3"),
@@ -178,7 +178,7 @@ fn bad_commands() -> Vec<Row> {
         let text = format!("uptime{tail}");
         let words: Vec<&str> = text.split([' ', '\n']).collect();
         rows.push((tool, run(json!([text])), "denied", "expected \"uptime\" as element 0"));
-        rows.push((tool, run(json!(["uptime", tail])), "denied", "expected 1 elements, got 2"));
+        rows.push((tool, run(json!(["uptime", tail])), "denied", "expected 1 element, got 2"));
         rows.push((tool, run(json!(words)), "denied", "builtin.ssh_exec: no allow rule matches"));
     }
     rows

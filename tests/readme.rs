@@ -62,7 +62,7 @@ fn its_configurations_load() {
     assert_eq!(configs.len(), 1);
     for text in configs {
         let config = Config::parse(Path::new("/readme.json"), &text, &|_| None).unwrap_or_else(|error| panic!("{error}"));
-        assert_eq!(config.tools.len(), 3);
+        assert_eq!(config.tools.len(), 5);
     }
 }
 

@@ -218,8 +218,8 @@ mod tests {
         check_command(&["journalctl", "-u", "", "-n", "a b; $(reboot)"], Ok(1));
         check_command(&["cat", "--", "-rf"], Ok(2));
         check_command(&["echo", "a", "--", "-b"], Ok(3));
-        check_command(&[], Err("allow[0]: expected 1 elements, got 0"));
-        check_command(&["uptime", "-p"], Err("allow[0]: expected 1 elements, got 2"));
+        check_command(&[], Err("allow[0]: expected 1 element, got 0"));
+        check_command(&["uptime", "-p"], Err("allow[0]: expected 1 element, got 2"));
         check_command(&["Uptime"], Err("allow[0]: expected \"uptime\" as element 0, got \"Uptime\""));
         check_command(&["/usr/bin/uptime"], Err("allow[0]: expected \"uptime\" as element 0, got \"/usr/bin/uptime\""));
         check_command(&["journalctl", "-u", "app"], Err("allow[1]: expected 5 elements, got 3"));

@@ -559,7 +559,7 @@ mod tests {
         );
         assert_eq!(grant.terms().host.as_ref().unwrap().address, "10.0.0.5");
         let refusal = decided(json!({"host": "web1", "argv": ["uptime", "; touch x"]})).unwrap_err();
-        let says = "builtin.ssh_exec: no allow rule matches ssh web1 uptime \"; touch x\"; nearest is allow[0]: expected 1 elements, got 2";
+        let says = "builtin.ssh_exec: no allow rule matches ssh web1 uptime \"; touch x\"; nearest is allow[0]: expected 1 element, got 2";
         assert_eq!((refusal.reason(), refusal.to_string().as_str()), ("not_allowed", says));
         let refusal = decided(json!({"host": "web2", "argv": ["uptime"]})).unwrap_err();
         let says = "builtin.ssh_exec: no allow rule matches ssh web2 uptime; nearest is hosts: expected \"web1\", got \"web2\"";

@@ -52,7 +52,8 @@ impl Shape {
             }
         }
         if self.words.len() != argv.len() {
-            let text = format!("expected {} elements, got {}", self.words.len(), argv.len());
+            let s = if self.words.len() == 1 { "" } else { "s" };
+            let text = format!("expected {} element{s}, got {}", self.words.len(), argv.len());
             return Err(Misfit { fitting: self.words.len().min(argv.len()), text });
         }
         Ok(())
