@@ -102,6 +102,25 @@ fn a_configuration_that_is_not_sound_changes_nothing_and_is_told() {
     gateway.end();
 }
 
+/// Where a configuration is searched for, none at all is sound: it would take every tool away.
+#[test]
+fn a_configuration_that_was_found_and_is_gone_stays_at_work() {
+    let gateway = Gateway::new();
+    let folder = gateway.dir().join(".config/tidegate");
+    std::fs::create_dir_all(&folder).unwrap();
+    let config = json!({"state_dir": gateway.dir().join("state"), "tools": [say("one", "x")]});
+    std::fs::write(folder.join("config.json"), config.to_string()).unwrap();
+    let mut gateway = gateway.says_anything().start();
+    // Whoever answers heeds signals.
+    gateway.probe();
+    std::fs::remove_file(folder.join("config.json")).unwrap();
+    gateway.signal("HUP");
+    told(&gateway, "reload: ", 1);
+    assert_eq!(text(&gateway.ask(&modern_call(1, "one", "{}"))), "x\n", "{}", gateway.stderr());
+    assert!(gateway.stderr().contains("no configuration any more; the one before stays at work"), "{}", gateway.stderr());
+    gateway.end();
+}
+
 #[test]
 fn a_running_call_keeps_its_terms() {
     let mark = mark();

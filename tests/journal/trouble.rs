@@ -14,9 +14,13 @@ use crate::kit::installed::{installed, preload_object};
 use crate::kit::process::until;
 use crate::kit::{cancel, modern_call};
 
-/// A gateway whose tool `note` adds a line to the file `target`.
+/// The installed gateway with a tool `note`.
 fn gateway() -> Gateway {
-    let gateway = Gateway::of(installed());
+    noting(Gateway::of(installed()))
+}
+
+/// Gives a gateway the tool `note`, which adds a line to the file `target`.
+fn noting(gateway: Gateway) -> Gateway {
     let script = format!("echo done >> {}", gateway.dir().join("target").display());
     gateway.set("tools", json!([{"name": "note", "description": "Notes", "exec": {"argv": ["sh", "-c", script]}}]))
 }
@@ -108,8 +112,29 @@ fn set_mode(path: &Path, mode: u32) {
 fn stalled() -> (Running, std::path::PathBuf) {
     let gateway = gateway();
     let marker = gateway.dir().write("stalled", "");
-    let gateway = gateway.preload(&[preload_object("stalled_sync.c")]).env("STALLED_SYNC", marker.to_str().unwrap());
-    (gateway.says_anything().start(), marker)
+    (stalling(gateway, &marker).says_anything().start(), marker)
+}
+
+fn stalling(gateway: Gateway, marker: &Path) -> Gateway {
+    gateway.preload(&[preload_object("stalled_sync.c")]).env("STALLED_SYNC", marker.to_str().unwrap())
+}
+
+/// Not only the first one, behind which the start of the journal is noted.
+#[test]
+fn each_call_waits_for_its_own_intent_to_be_on_disk() {
+    let gateway = noting(Gateway::new());
+    let marker = gateway.dir().join("stalled");
+    let mut running = stalling(gateway, &marker).start();
+    assert_eq!(call(&mut running, 1), ("ok".to_owned(), "yes".to_owned()));
+    std::fs::write(&marker, "").unwrap();
+    running.send(&modern_call(2, "note", "{}"));
+    until("the disk is asked", || running.dir.join("stalled.asked").exists() || done(&running.dir) > 1);
+    assert!(running.probe().is_empty(), "no call is answered");
+    assert_eq!(done(&running.dir), 1, "nothing is done before its intent is on disk");
+    std::fs::remove_file(marker).unwrap();
+    let reply = running.reply("2");
+    assert_eq!(reply["result"]["isError"], false, "{reply}");
+    assert_eq!(done(&running.end().dir), 2);
 }
 
 /// The intent stands in the file before its call is done, and is waited for until it is on disk.

@@ -47,6 +47,18 @@ impl Folder {
         fs::metadata(&self.0).unwrap().uid()
     }
 
+    /// Whose a file is from now on, and as whom to read it. Root's files are anybody's credentials, so root gives the file away;
+    /// anybody else calls himself another.
+    fn belongs_to_another(&self, path: &Path) -> (u32, u32) {
+        match self.user_id() {
+            0 => {
+                chown(path, Some(12345), None).unwrap();
+                (12345, 0)
+            }
+            own => (own, own + 1),
+        }
+    }
+
     fn vault(&self, path: &Path) -> Vault {
         Vault::new(vec![("web_key".to_owned(), Source::File(path.to_owned()))], self.user_id())
     }
@@ -131,14 +143,7 @@ fn files_that_others_may_touch_are_refused() {
 fn files_of_other_users_are_refused() {
     let folder = Folder::new();
     let path = folder.file("web.key", b"value-1234", 0o600);
-    // Root's files are anybody's credentials, so root gives the file away; anybody else calls himself another.
-    let (owner, user_id) = match folder.user_id() {
-        0 => (12345, 0),
-        own => (own, own + 1),
-    };
-    if user_id == 0 {
-        chown(&path, Some(owner), None).unwrap();
-    }
+    let (owner, user_id) = folder.belongs_to_another(&path);
     let vault = Vault::new(vec![("web_key".to_owned(), Source::File(path.clone()))], user_id);
     let error = had(&vault, "web_key").err().unwrap();
     let expected = format!("file {} belongs to user {owner}; expected the gateway's own user or root", path.display());
@@ -282,6 +287,15 @@ fn what_systemd_passes_is_read_where_it_was_put() {
     symlink(folder.file("key", b"value-1234", 0o400), folder.0.join("link")).unwrap();
     let read = file::read_passed(Some(folder.0.as_os_str()), "link", folder.user_id());
     assert!(matches!(read.err(), Some(Cause::Unreadable(_))), "a link out of the folder is followed");
+}
+
+#[test]
+fn what_systemd_passes_is_the_gateways_own_or_roots() {
+    let folder = Folder::new();
+    let (owner, user_id) = folder.belongs_to_another(&folder.file("token", b"value-1234", 0o440));
+    let read = |user_id| file::read_passed(Some(folder.0.as_os_str()), "token", user_id);
+    assert_eq!(read(user_id).err(), Some(Cause::Owner(owner)));
+    assert_eq!(read(owner).ok().map(|secret| secret.expose().to_vec()), Some(b"value-1234".to_vec()));
 }
 
 #[test]
