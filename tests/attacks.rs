@@ -4,7 +4,9 @@
 //! are on stdout, every line of which fits the published schema, and the session is open or closed as documented.
 //! `TIDEGATE_ATTACKS=10000` runs that many sessions, `TIDEGATE_ATTACKS_SEED=N` only the one of a seed.
 
+mod aim;
 mod drive;
+mod given;
 mod json;
 mod model;
 mod mutate;
@@ -19,7 +21,8 @@ use crate::kit::dir::Dir;
 use crate::kit::schema::check_stdout;
 use drive::{Memory, run_binary};
 use model::{Mode, Model, Pace};
-use mutate::{Script, script, transcripts};
+use mutate::{Script, aimed, script, transcripts};
+use tools::Want;
 use verdict::Seen;
 
 /// Sessions of a short run.
@@ -48,6 +51,9 @@ fn seeds() -> std::ops::Range<u64> {
     }
 }
 
+/// Of so many sessions one is of such calls alone.
+const AIMED_SHARE: usize = 6;
+
 type Run<'a> = &'a mut dyn FnMut(&Script, &mut Model) -> Result<Seen, String>;
 
 /// Runs a script: how many actions were recorded, and the model with what it allowed.
@@ -73,12 +79,13 @@ struct Tally {
     sure: AtomicUsize,
     /// The model gave up on them.
     lost: AtomicUsize,
+    /// Calls whose target the caller wrote: carried out, denied, and with arguments that make no action.
+    given: [AtomicUsize; 3],
 }
 
 impl Tally {
-    fn attack(&self, seed: u64, run: Run<'_>, lines: &[Vec<String>]) {
-        let script = script(seed, lines);
-        let (recorded, model) = run_checked(&script, run).unwrap_or_else(|why| panic!("{}\n{why}", told(seed, &script)));
+    fn attack(&self, seed: u64, run: Run<'_>, script: &Script) {
+        let (recorded, model) = run_checked(script, run).unwrap_or_else(|why| panic!("{}\n{why}", told(seed, script)));
         let add = |count: &AtomicUsize, yes: bool| {
             count.fetch_add(usize::from(yes), Ordering::Relaxed);
         };
@@ -86,17 +93,28 @@ impl Tally {
         add(&self.active, recorded > 0);
         add(&self.sure, model.courses.len() == 1);
         add(&self.lost, model.is_lost);
+        for call in model.courses[0].calls.iter().filter(|call| call.is_given) {
+            add(&self.given[0], matches!(call.want, Want::Action(_)));
+            add(&self.given[1], call.want == Want::Refused("denied"));
+            add(&self.given[2], call.want == Want::Refused("bad_arguments"));
+        }
     }
 
     /// Most of the sessions have to say something.
     #[track_caller]
     fn check(self) {
         let [sessions, active, sure, lost] = [self.sessions, self.active, self.sure, self.lost].map(AtomicUsize::into_inner);
+        let [allowed, denied, bad] = self.given.map(AtomicUsize::into_inner);
         eprintln!("attacks: {sessions} sessions, {active} executed something, {sure} had one course, {lost} were not followed");
+        eprintln!(
+            "attacks: of calls whose target the caller wrote {allowed} were allowed, {denied} denied, {bad} made no action"
+        );
         if sessions > 1 {
             assert!(active * 10 >= sessions * 3, "only {active} of {sessions} sessions executed anything");
             assert!(sure * 10 >= sessions * 6, "only {sure} of {sessions} sessions had one course");
             assert!(lost * 100 <= sessions, "{lost} of {sessions} sessions were not followed");
+            let least = [allowed, denied, bad].into_iter().min().unwrap_or(0);
+            assert!(least * 10 >= sessions, "calls: {allowed} allowed, {denied} denied, {bad} made no action");
         }
     }
 }
@@ -118,7 +136,7 @@ fn mutated_sessions_do_what_the_model_predicts() {
             scope.spawn(move || {
                 let mut memory = Memory::new(&record);
                 let mut run = |script: &Script, model: &mut Model| memory.run(script, model);
-                seeds.filter(|seed| seed % 2 == part).for_each(|seed| tally.attack(seed, &mut run, lines));
+                seeds.filter(|seed| seed % 2 == part).for_each(|seed| tally.attack(seed, &mut run, &script(seed, lines)));
             });
         }
     });
@@ -129,7 +147,16 @@ fn mutated_sessions_do_what_the_model_predicts() {
 fn mutated_sessions_through_the_real_binary_do_the_same() {
     let (lines, tally) = (transcripts(), Tally::default());
     let seeds = seeds().step_by(BINARY_SHARE).take(BINARY_SESSIONS);
-    seeds.for_each(|seed| tally.attack(seed, &mut run_binary, &lines));
+    seeds.for_each(|seed| tally.attack(seed, &mut run_binary, &script(seed, &lines)));
+    tally.check();
+}
+
+#[test]
+fn calls_whose_target_the_caller_writes_do_what_the_model_predicts() {
+    let (dir, tally) = (Dir::new(), Tally::default());
+    let mut memory = Memory::new(&dir.join("record"));
+    let mut run = |script: &Script, model: &mut Model| memory.run(script, model);
+    seeds().step_by(AIMED_SHARE).for_each(|seed| tally.attack(seed, &mut run, &aimed(seed)));
     tally.check();
 }
 

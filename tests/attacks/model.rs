@@ -3,6 +3,7 @@
 //! It shares no code with the project. Where the documents leave freedom (which of two faults in one line is named, whether a
 //! call is still under way when the next line is read) it follows every possibility: a `Course` each.
 
+use super::given;
 use super::json::{self, Json};
 use super::tools::{self, LINE_BYTES, Want};
 
@@ -74,6 +75,8 @@ pub enum NullId {
 #[derive(Debug, Clone)]
 pub struct Call {
     pub id: Id,
+    /// Of a tool whose target the caller writes, or of `read_result`.
+    pub is_given: bool,
     pub want: Want,
     /// Its reply was read before anything else was sent.
     pub is_answered: bool,
@@ -491,7 +494,8 @@ impl Course {
                     }
                     Some(name) => {
                         let want = tools::judge(name, arguments);
-                        self.calls.push(Call { id: id.clone(), want, is_answered: false, is_cancelled: false });
+                        let is_given = given::is_given(name);
+                        self.calls.push(Call { id: id.clone(), is_given, want, is_answered: false, is_cancelled: false });
                         return self;
                     }
                 }

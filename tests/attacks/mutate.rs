@@ -3,6 +3,7 @@
 use std::fs;
 use std::path::Path;
 
+use super::aim;
 use super::json::{self, Json};
 use super::model::{Mode, Pace};
 use super::tools::LINE_BYTES;
@@ -53,6 +54,9 @@ impl Script {
     }
 }
 
+/// Calls of an aimed session.
+const AIMED_CALLS: usize = 30;
+
 /// The `>` lines of each transcript among the fixtures.
 pub fn transcripts() -> Vec<Vec<String>> {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("fixtures/transcripts");
@@ -81,6 +85,19 @@ pub fn script(seed: u64, transcripts: &[Vec<String>]) -> Script {
         mutate_bytes(&mut dice, &mut bytes);
     }
     Script { mode, pace, writes: cut(&mut dice, &bytes) }
+}
+
+/// A session of sound lines that call nothing but the tools whose target the caller writes.
+pub fn aimed(seed: u64) -> Script {
+    let mut dice = Dice::new(seed);
+    let line = |number| {
+        let (tool, arguments) = aim::call(&mut dice);
+        format!(
+            r#"{{"jsonrpc":"2.0","id":{number},"method":"tools/call","params":{{"name":"{tool}","arguments":{arguments},{META}}}}}"#
+        )
+    };
+    let writes = (0..AIMED_CALLS).map(line).map(|line| [line.as_bytes(), b"\n"].concat()).collect();
+    Script { mode: Mode::Close, pace: Pace::Answered, writes }
 }
 
 fn valid(dice: &mut Dice, transcripts: &[Vec<String>]) -> Vec<Vec<u8>> {
@@ -129,7 +146,7 @@ fn line(dice: &mut Dice, id: &str, meta: &str) -> String {
             format!(r#"{{"jsonrpc":"2.0","method":"notifications/cancelled","params":{{"requestId":{}}}}}"#, 1 + dice.below(6))
         }
         _ => {
-            let (tool, arguments) = call(dice);
+            let (tool, arguments) = if dice.once_in(2) { aim::call(dice) } else { call(dice) };
             format!(
                 r#"{{"jsonrpc":"2.0","id":{id},"method":"tools/call","params":{{"name":"{tool}","arguments":{arguments}{comma}{meta}}}}}"#
             )
@@ -137,7 +154,7 @@ fn line(dice: &mut Dice, id: &str, meta: &str) -> String {
     }
 }
 
-fn call(dice: &mut Dice) -> (&'static str, &'static str) {
+fn call(dice: &mut Dice) -> (&'static str, String) {
     let calls = [
         ("say", r#"{"text":"hello"}"#),
         ("say", r#"{"text":"a \"b\" é🎉"}"#),
@@ -158,7 +175,8 @@ fn call(dice: &mut Dice) -> (&'static str, &'static str) {
         ("issues", r#"{"repo":"Ours/x"}"#),
         ("tidegate_status", "{}"),
     ];
-    calls[dice.below(calls.len())]
+    let (tool, arguments) = calls[dice.below(calls.len())];
+    (tool, arguments.to_owned())
 }
 
 /// One change to whole lines, or to the JSON of one.
@@ -249,6 +267,7 @@ fn mutate_line(dice: &mut Dice, lines: &mut Vec<Vec<u8>>) {
                 dice.of(&["", r#","method":"ping","params":[]"#, r#","method":"ping","z":"\ud83d""#, r#","method":1"#, &deep]);
             lines.insert(at, format!(r#"{{"jsonrpc":{head},"id":{id}{tail}}}"#).into_bytes());
         }
+        16..=19 => aim::mutate(dice, &mut lines[at]),
         _ => mutate_json(dice, &mut lines[at]),
     }
 }

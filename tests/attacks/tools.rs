@@ -1,18 +1,25 @@
 //! The tools of the attacked configuration, and what the model says each does with given arguments.
 //!
 //! Every rule stands here a second time, written from the documentation: what the schema takes, how a place of a template is
-//! filled, where the credential may go.
+//! filled, where the credential may go. The tools whose target the caller writes are in `given`.
 
+use super::given::{self, Given, No};
 use super::json::{Json, decimal};
 
 /// The configuration: `on_malformed` is put in, and a state folder that no dry run touches.
 pub fn config(on_malformed: &str) -> String {
+    let (builtin, hosts) = (given::builtin(), if given::HAS_SSH { given::HOSTS } else { "{}" });
     format!(
         r#"{{
   "state_dir": "/nonexistent/tidegate-attacks",
   "session": {{"on_malformed": "{on_malformed}", "grace_ms": 1500}},
   "limits": {{"line_in_bytes": {LINE_BYTES}}},
-  "credentials": {{"api": {{"from": {{"env": "ATTACKS_KEY"}}, "for": [{{"host": "api.example.com", "paths": ["/v1/ours/"]}}]}}}},
+  "credentials": {{"api": {{"from": {{"env": "ATTACKS_KEY"}}, "for": [{{"host": "api.example.com", "paths": ["/v1/ours/"]}}]}},
+    "web_key": {{"from": {{"env": "ATTACKS_WEB_KEY"}}}},
+    "key": {{"from": {{"env": "ATTACKS_KEY"}}, "as": {{"header": {{"name": "X-API-Key"}}}},
+      "for": [{{"host": "keyed.example.com", "paths": ["/v2/ours/"]}}]}}}},
+  "hosts": {hosts},
+  "builtin": {builtin},
   "tools": [
     {{"name": "say", "description": "Says a text",
      "input": {{"type": "object", "properties": {{"text": {{"type": "string", "maxLength": 20}}}}, "required": ["text"]}},
@@ -53,10 +60,19 @@ pub enum Want {
 pub enum Action {
     Exec { tool: &'static str, argv: Vec<String> },
     Http { tool: &'static str, method: &'static str, path: String, page: Option<String>, body: Option<Json>, is_keyed: bool },
+    Given(Given),
 }
 
 /// What the model says of a call. `arguments` is an object without a key twice and without half a surrogate pair.
 pub fn judge(tool: &str, arguments: &Json) -> Want {
+    if given::is_given(tool) {
+        return match given::judge(tool, arguments) {
+            _ if !are_exact(arguments) => Want::Refused("bad_arguments"),
+            Ok(given) => Want::Action(Action::Given(given)),
+            Err(No::BadArguments) => Want::Refused("bad_arguments"),
+            Err(No::Denied) => Want::Refused("denied"),
+        };
+    }
     let filled = match tool {
         "say" => say,
         "tag" => tag,
@@ -219,19 +235,21 @@ fn is_exact(text: &str) -> bool {
 impl Action {
     /// Whether a line of the record is this action and nothing else.
     pub fn is_recorded_as(&self, record: &Json) -> bool {
-        let (tool, credential) = match self {
-            Action::Exec { tool, .. } => (*tool, Json::Null),
-            Action::Http { tool, is_keyed, .. } => (*tool, if *is_keyed { Json::text("api") } else { Json::Null }),
+        let (tool, rule, credential) = match self {
+            Action::Exec { tool, .. } => (*tool, format!("declared:{tool}"), None),
+            Action::Http { tool, is_keyed, .. } => (*tool, format!("declared:{tool}"), is_keyed.then_some("api")),
+            Action::Given(given) => (given.tool, given.rule.clone(), given.credential),
         };
         let is_head = record.member("tool") == Some(&Json::text(tool))
-            && record.member("rule") == Some(&Json::text(&format!("declared:{tool}")))
-            && record.member("credential") == Some(&credential);
+            && record.member("rule") == Some(&Json::text(&rule))
+            && record.member("credential") == Some(&credential.map_or(Json::Null, Json::text));
         let Some(Json::Object(action)) = record.member("action") else { return false };
         is_head && action.len() == 1 && self.is_action(&action[0])
     }
 
     fn is_action(&self, (kind, got): &(Option<String>, Json)) -> bool {
         match self {
+            Action::Given(given) => given.is_action(kind.as_deref(), got),
             Action::Exec { argv, .. } => {
                 let argv = Json::List(argv.iter().map(|element| Json::text(element)).collect());
                 let env = [("HOME", "/"), ("LANG", "C.UTF-8"), ("PATH", "/usr/local/bin:/usr/bin:/bin")];
