@@ -199,6 +199,8 @@ pub struct Writer {
     dir: PathBuf,
     clock: Clock,
     file: Option<(File, PathBuf)>,
+    /// The full one that is kept beside it.
+    older: Option<PathBuf>,
     bytes: u64,
     seq: u64,
 }
@@ -206,7 +208,7 @@ pub struct Writer {
 impl Writer {
     /// A writer below `dir`; nothing is made before the first record.
     pub fn new(dir: &Path, clock: Clock) -> Self {
-        Writer { dir: dir.to_owned(), clock, file: None, bytes: 0, seq: 0 }
+        Writer { dir: dir.to_owned(), clock, file: None, older: None, bytes: 0, seq: 0 }
     }
 
     /// Appends records. What cannot be written is counted; the operator is told of it once.
@@ -268,8 +270,11 @@ impl Writer {
 
     /// The full file is kept beside the next one; the one kept so far goes.
     fn turn_over(&mut self) -> std::io::Result<()> {
-        if let Some((_, path)) = self.file.take() {
-            std::fs::rename(&path, path.with_extension("old.jsonl"))?;
+        let Some((_, path)) = self.file.take() else { return Ok(()) };
+        let older = path.with_extension("old.jsonl");
+        std::fs::rename(&path, &older)?;
+        if let Some(oldest) = self.older.replace(older).filter(|oldest| Some(oldest) != self.older.as_ref()) {
+            let _ = std::fs::remove_file(oldest);
         }
         Ok(())
     }
@@ -366,7 +371,14 @@ mod tests {
 
     #[test]
     fn a_full_file_becomes_the_older_of_two_and_the_newest_records_stay() {
-        let mut rig = Rig::new("bound");
+        check_two_files("bound", Clock::Fixed(UNIX_EPOCH));
+        check_two_files("ticking", Clock::System);
+    }
+
+    #[track_caller]
+    fn check_two_files(name: &str, clock: Clock) {
+        let mut rig = Rig::new(name);
+        rig.writer.clock = clock;
         for _ in 0..40 {
             rig.write(500);
         }
