@@ -358,7 +358,7 @@ fn what_is_no_cursor_is_refused_and_opens_nothing_s123() {
     }
     let reply = gateway.ask(&call(Era::Modern, 1, "read_result", r#"{"cursor":"x","path":"/etc/passwd"}"#));
     assert_eq!(reply["result"]["_meta"]["tidegate/outcome"]["code"], "bad_arguments");
-    assert!(gateway.journal().iter().all(|record| record["kind"] != "intent"), "nothing was carried out");
+    assert!(gateway.journal().iter().all(|record| record["type"] != "intent"), "nothing was carried out");
     gateway.end();
 }
 
@@ -382,6 +382,9 @@ fn an_offset_may_be_anywhere_and_says_where_the_page_begins() {
     let past = read(100_001);
     assert_eq!(past["_meta"]["tidegate/outcome"]["code"], "bad_arguments", "{past}");
     assert!(past["content"][0]["text"].as_str().unwrap().contains("at most 100000"), "{past}");
+    let past = gateway.ask(&resources_read(Era::Modern, &format!("tidegate://result/{name}?offset=100001")));
+    let outcome = &past["error"]["data"]["tidegate/outcome"];
+    assert_eq!((&past["error"]["code"], &outcome["code"]), (&json!(-32602), &json!("bad_arguments")), "{past}");
     gateway.end();
 }
 
