@@ -50,7 +50,7 @@ fn every_listed_tool_has_a_plain_object_schema_r082() {
         let list = format!(r#"{{"jsonrpc":"2.0","id":"{era:?}","method":"tools/list","params":{{{}}}}}"#, era.meta());
         let reply = gateway.ask(&list);
         let tools = reply["result"]["tools"].as_array().unwrap();
-        assert_eq!(tools.len(), 2, "{reply}");
+        assert_eq!(tools.len(), 3, "{reply}");
         for tool in tools {
             let schema = &tool["inputSchema"];
             assert_eq!((&schema["type"], schema["properties"].is_object()), (&json!("object"), true), "{tool}");

@@ -247,3 +247,22 @@ fn changes_that_nobody_reads_are_told_once() {
     assert!((1..=2).contains(&notices), "{notices} notices");
     gateway.end();
 }
+
+/// What a session takes from its configuration at the start alone is said to be so when it has changed.
+#[test]
+fn what_needs_a_new_start_is_told() {
+    let mut gateway = Gateway::new().set("tools", json!([say("one", "x")])).says_anything().start();
+    gateway.initialize("2025-11-25");
+    let members = |more: &[(&'static str, Value)]| [&[("tools", json!([say("one", "x")]))], more].concat();
+    reload(&mut gateway, &members(&[]));
+    told(&gateway, "reload: the configuration is at work", 1);
+    assert!(!gateway.stderr().contains("at start only"), "{}", gateway.stderr());
+    let journal = ("journal", json!({"sync": "intents"}));
+    let log = ("log", json!({"level": "debug"}));
+    reload(&mut gateway, &members(&[journal, log, ("limits", json!({"workers": 3}))]));
+    told(&gateway, "reload: the configuration is at work", 2);
+    for part in ["journal is", "log is", "limits.line_in_bytes, calls and workers are"] {
+        assert!(gateway.stderr().contains(&format!("reload: {part} read at start only")), "{}", gateway.stderr());
+    }
+    gateway.end();
+}

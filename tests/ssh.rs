@@ -182,6 +182,26 @@ fn started(running: &mut Running, id: &str, pids: &std::path::Path) -> Vec<u32> 
     process::written(pids).split_whitespace().map(|pid| pid.parse().unwrap()).collect()
 }
 
+/// One that floods both streams is read all the time, and ended as soon as one that is silent; what was stored of it goes.
+#[test]
+fn a_cancel_ends_a_flooding_remote_command_r073() {
+    let sshd = Sshd::start("");
+    let pids = sshd.dir().join("pids");
+    let script = format!("yes out & yes err >&2 & echo $$ $! > {}; wait", pids.display());
+    let tools = json!([remote("long", &script), remote("true", "true")]);
+    let mut running = gateway(&sshd, sshd.host(), tools).start();
+    let remote_pids = started(&mut running, "1", &pids);
+    let results = running.dir.join("state").join("results");
+    let stored = || fs::read_dir(&results).into_iter().flatten().flatten().count();
+    process::until("both streams are stored", || stored() == 2);
+    running.send(&cancel(1));
+    process::until("the command is gone", || !remote_pids.iter().any(|pid| process::is_alive(*pid)));
+    process::until("nothing is stored any more", || stored() == 0);
+    check(&mut running, "true", "none", "yes", "");
+    let ended = running.end();
+    assert!(!String::from_utf8(ended.stdout).unwrap().contains("\"id\":1,"), "a cancelled call is answered");
+}
+
 #[test]
 fn cancel_time_out_and_a_cut_connection_end_a_silent_remote_command() {
     let sshd = Sshd::start("");

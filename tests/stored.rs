@@ -358,7 +358,7 @@ fn what_is_no_cursor_is_refused_and_opens_nothing_s123() {
     }
     let reply = gateway.ask(&call(Era::Modern, 1, "read_result", r#"{"cursor":"x","path":"/etc/passwd"}"#));
     assert_eq!(reply["result"]["_meta"]["tidegate/outcome"]["code"], "bad_arguments");
-    assert!(gateway.journal().iter().all(|record| record["kind"] != "intent"), "nothing was carried out");
+    assert!(gateway.journal().iter().all(|record| record["type"] != "intent"), "nothing was carried out");
     gateway.end();
 }
 
@@ -382,6 +382,9 @@ fn an_offset_may_be_anywhere_and_says_where_the_page_begins() {
     let past = read(100_001);
     assert_eq!(past["_meta"]["tidegate/outcome"]["code"], "bad_arguments", "{past}");
     assert!(past["content"][0]["text"].as_str().unwrap().contains("at most 100000"), "{past}");
+    let past = gateway.ask(&resources_read(Era::Modern, &format!("tidegate://result/{name}?offset=100001")));
+    let outcome = &past["error"]["data"]["tidegate/outcome"];
+    assert_eq!((&past["error"]["code"], &outcome["code"]), (&json!(-32602), &json!("bad_arguments")), "{past}");
     gateway.end();
 }
 
@@ -442,6 +445,33 @@ fn a_cancelled_call_leaves_no_result_behind() {
     until("the command is gone", || with_mark(&mark).is_empty());
     until("nothing is left", || results(&gateway).is_empty());
     gateway.end();
+}
+
+/// All of a large body has come and is being selected from when the cancel comes: the one worker is free again, nothing is said
+/// and nothing stays stored.
+#[test]
+fn a_selection_over_16_mib_is_cancelled() {
+    let item = json!({"number": 1, "title": "x".repeat(40)}).to_string();
+    let body = format!("[{}]", vec![item.as_str(); 16 * MIB / (item.len() + 1) - 1].join(","));
+    let length = body.len() as u64;
+    let peer = Peer::start(move |_| ok("application/json", body.as_bytes()));
+    let tools = json!([
+        {"name": "fetch", "description": "Fetches", "http": {"url": peer.url(), "select": ["/*/number", "/*/title"]}},
+        {"name": "say", "description": "Says it", "exec": {"argv": ["echo", "said"]}},
+    ]);
+    let mut gateway = Gateway::new().set("tools", tools).set("limits", json!({"workers": 1})).start();
+    gateway.send(&call(Era::Modern, 1, "fetch", "{}"));
+    until("all of it is stored", || {
+        results(&gateway).iter().filter_map(|path| fs::metadata(path).ok()).any(|file| file.len() >= length)
+    });
+    gateway.send(&cancel(1));
+    let reply = gateway.ask(&call(Era::Modern, 2, "say", "{}"));
+    assert_eq!(reply["result"]["structuredContent"]["stdout"]["text"], "said\n");
+    assert!(results(&gateway).is_empty());
+    let outcomes: Vec<Value> = gateway.journal().into_iter().filter(|record| record["type"] == "outcome").collect();
+    assert_eq!((&outcomes[0]["code"], &outcomes[0]["executed"]), (&json!("cancelled"), &json!("yes")));
+    let ended = gateway.end();
+    assert!(!String::from_utf8(ended.stdout).unwrap().contains("\"id\":1,"), "a cancelled call is answered");
 }
 
 #[test]

@@ -216,6 +216,14 @@ mod tests {
         {
             check_refused(json!({"url": "https://a/", "headers": {name: "x"}}), "the gateway sets itself");
         }
+        for (name, part) in [
+            ("x_http_method_override", "another target"),
+            ("X_Forwarded.Host", "another target"),
+            ("transfer_encoding", "the gateway sets itself"),
+            ("Proxy_Authorization", "carries a credential"),
+        ] {
+            check_refused(json!({"url": "https://a/", "headers": {name: "x"}}), part);
+        }
         for name in
             ["X-HTTP-Method-Override", "x-method-override", "x-original-url", "x-rewrite-url", "X-Forwarded-Host", "forwarded"]
         {

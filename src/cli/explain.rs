@@ -113,7 +113,8 @@ fn arguments(given: Option<&str>) -> Result<String, (String, u8)> {
         Ok(raw) if !strict::is_object(raw.get()) => {
             Err(usage(format!("expected one JSON object, got {}", crate::rpc::error::kind_of(raw.get()))))
         }
-        Ok(raw) => match strict::inspect(raw.get()) {
+        // As deep as they stand in a request.
+        Ok(raw) => match strict::inspect(&format!(r#"{{"params":{{"arguments":{raw}}}}}"#)) {
             Ok(()) => Ok(raw.get().to_owned()),
             Err(flaw) => Err(usage(format!("expected one JSON object with one meaning, got {}", flaw_text(&flaw)))),
         },
@@ -335,11 +336,13 @@ mod tests {
             ("\"a\"", "got a string"),
             (r#"{"a":1,"\u0061":2}"#, "twice"),
             (r#"{"a":"\ud800"}"#, "surrogate"),
-            (&format!("{{\"a\":{}{}}}", "[".repeat(100), "]".repeat(100)), "too deep"),
+            (&format!("{{\"a\":{}{}}}", "[".repeat(62), "]".repeat(62)), "too deep"),
         ] {
             let (problem, code) = arguments(Some(given)).unwrap_err();
             assert!(code == EXIT_USAGE && problem.contains(part), "{given}: {problem}");
         }
+        let deepest = format!("{{\"a\":{}{}}}", "[".repeat(61), "]".repeat(61));
+        assert_eq!(arguments(Some(&deepest)), Ok(deepest.clone()));
         assert_eq!(arguments(None), Ok("{}".to_owned()));
         assert_eq!(arguments(Some(" {\"a\": 1.50}\n")), Ok("{\"a\": 1.50}".to_owned()));
     }

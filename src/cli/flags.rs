@@ -605,7 +605,7 @@ mod tests {
         check_journal(&format!("journal --file f verify --heads h --head 7:{hash}"), compared);
         check_error("journal", "journal: expected show, follow or verify");
         check_error("journal list", "journal: expected show, follow or verify, got \"list\"");
-        check_error("journal show verify", "journal takes no argument, got \"verify\"");
+        check_error("journal show verify", "journal takes show|follow|verify, got \"verify\" as well");
         check_error("journal show --heads x", "--heads and --head are of journal verify");
         check_error(
             "journal verify --head 7:x --file f",

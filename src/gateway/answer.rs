@@ -114,7 +114,11 @@ fn resource(uri: &str, mut outcome: Outcome, took: Duration) -> Reply {
             Reply::Resource(ResourceReply { uri, contents, offset, bytes, total, gone, next_uri, outcome: meta })
         }
         (Some(Code::ResultGone), _) | (None, None) => Reply::ResourceNotFound { uri: uri.to_owned(), outcome: meta },
-        (Some(_), _) => Reply::Error(RpcError::new(INTERNAL_ERROR, outcome.text).with_data(outcome_data(&meta))),
+        (Some(code), _) => {
+            // An offset behind the end is the caller's.
+            let number = if code == Code::BadArguments { INVALID_PARAMS } else { INTERNAL_ERROR };
+            Reply::Error(RpcError::new(number, outcome.text).with_data(outcome_data(&meta)))
+        }
     }
 }
 

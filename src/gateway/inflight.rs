@@ -82,6 +82,8 @@ struct Table<J> {
     line_bytes: usize,
     reply_bytes: usize,
     idle_workers: usize,
+    /// Stored results of replies that were taken back: a worker removes the files.
+    withdrawn: Vec<Vec<Stored>>,
     is_closed: bool,
     last: Ticket,
 }
@@ -121,6 +123,7 @@ impl<J> Inflight<J> {
             line_bytes: 0,
             reply_bytes: 0,
             idle_workers: 0,
+            withdrawn: Vec::new(),
             is_closed: false,
             last: 0,
         };
@@ -193,6 +196,13 @@ impl<J> Inflight<J> {
                     return Some((ticket, Admitted { job, token: entry.token.clone() }));
                 }
             }
+            if let Some(withdrawn) = table.withdrawn.pop() {
+                // A slow disk keeps this worker, and neither the reader nor the table.
+                drop(table);
+                drop(withdrawn);
+                table = self.lock();
+                continue;
+            }
             if table.is_closed {
                 return None;
             }
@@ -232,10 +242,14 @@ impl<J> Inflight<J> {
         entry.iter().flat_map(|entry| &entry.stored).for_each(Stored::keep);
     }
 
-    /// A call's reply was taken back: what it names goes.
+    /// A call's reply was taken back: what it names goes, by a worker's hand.
     fn withdrawn(&self, ticket: Ticket) {
-        let entry = self.lock().remove(ticket);
-        drop(entry);
+        let mut table = self.lock();
+        let stored = table.remove(ticket).map(|entry| entry.stored).unwrap_or_default();
+        if !stored.is_empty() {
+            table.withdrawn.push(stored);
+            self.work.notify_one();
+        }
     }
 
     /// The client cancels request `id`: nothing more leaves for it, and its work is ended.

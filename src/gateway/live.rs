@@ -61,9 +61,15 @@ impl Live {
         {
             log::warn!("reload: limits.line_in_bytes, calls and workers are read at start only");
         }
+        if config.journal != self.world.journal.rules() {
+            log::warn!("reload: journal is read at start only");
+        }
+        if facts.log != self.facts.log {
+            log::warn!("reload: log is read at start only");
+        }
         let tools = toolbox(config.tools, &config.limits);
         let world = self.world.next(config.networks, config.credentials, &tools, Instant::now());
-        Live { tools, world, facts: Facts { state_dir: self.facts.state_dir.clone(), ..facts } }
+        Live { tools, world, facts: Facts { state_dir: self.facts.state_dir.clone(), log: self.facts.log.clone(), ..facts } }
     }
 }
 
@@ -74,7 +80,7 @@ pub fn facts(config: &Config, dry_run: bool) -> Facts {
         notes.push(HOW_TO_CONFIGURE.to_owned());
     }
     notes.iter().for_each(|note| log::warn!("{note}"));
-    Facts { config: config.source.clone(), state_dir: config.state_dir.clone(), dry_run, notes }
+    Facts { config: config.source.clone(), state_dir: config.state_dir.clone(), log: config.log.clone(), dry_run, notes }
 }
 
 fn instructions(config: &Config) -> Arc<str> {

@@ -78,6 +78,7 @@ fn work(shared: &Shared) {
         drop(reply);
         shared.inflight.finish(ticket, line, stored, &shared.outbox);
         shared.mailbox.poke();
+        shared.live().world.store.tidy();
     }
 }
 

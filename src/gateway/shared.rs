@@ -11,6 +11,7 @@ use std::time::{Duration, Instant};
 use crossbeam_channel::{Receiver, Sender, bounded};
 
 use crate::clock::Clock;
+use crate::config::LogRules;
 use crate::gateway::counters::Counters;
 use crate::gateway::inflight::Inflight;
 use crate::gateway::live::{Announcement, Live};
@@ -115,6 +116,8 @@ pub struct Facts {
     pub config: Option<PathBuf>,
     /// Where journals go.
     pub state_dir: PathBuf,
+    /// What is logged, and where.
+    pub log: LogRules,
     /// Nothing is executed.
     pub dry_run: bool,
     /// What an operator should know of.

@@ -71,6 +71,11 @@ impl Journal {
         Ok(Journal { state_dir, rules, clock, started, refusals, running: Mutex::new(None) })
     }
 
+    /// What it was made with.
+    pub fn rules(&self) -> JournalRules {
+        self.rules
+    }
+
     /// Appends a record and waits until it is on disk as far as the mode asks. `token`: a cancel ends the wait.
     pub fn append(&self, record: Record, on_disk: OnDisk, token: Option<&CancelToken>) -> Result<(), AppendError> {
         let sync = match on_disk {

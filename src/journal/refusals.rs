@@ -199,6 +199,8 @@ pub struct Writer {
     dir: PathBuf,
     clock: Clock,
     file: Option<(File, PathBuf)>,
+    /// The full one that is kept beside it.
+    older: Option<PathBuf>,
     bytes: u64,
     seq: u64,
 }
@@ -206,7 +208,7 @@ pub struct Writer {
 impl Writer {
     /// A writer below `dir`; nothing is made before the first record.
     pub fn new(dir: &Path, clock: Clock) -> Self {
-        Writer { dir: dir.to_owned(), clock, file: None, bytes: 0, seq: 0 }
+        Writer { dir: dir.to_owned(), clock, file: None, older: None, bytes: 0, seq: 0 }
     }
 
     /// Appends records. What cannot be written is counted; the operator is told of it once.
@@ -215,7 +217,7 @@ impl Writer {
         let Err(error) = self.append(batch, skipped) else { return };
         refusals.skipped.fetch_add(skipped, Ordering::Relaxed);
         refusals.skip(batch.len() as u64);
-        self.file = None;
+        self.take_back();
         if !refusals.has_failed.swap(true, Ordering::Relaxed) {
             log::warn!("what is refused cannot be recorded, only counted: {}: {error}", self.dir.display());
         }
@@ -240,6 +242,17 @@ impl Writer {
         self.bytes += lines.len() as u64;
         self.seq = next;
         Ok(())
+    }
+
+    /// What a failed write left goes; so does a file in which nothing else stands, or each further failure would leave another.
+    fn take_back(&mut self) {
+        let Some((file, path)) = &self.file else { return };
+        if self.bytes == 0 {
+            let _ = std::fs::remove_file(path);
+        }
+        if self.bytes == 0 || file.set_len(self.bytes).is_err() {
+            self.file = None;
+        }
     }
 
     /// A line each, numbered from `seq`, and the number that follows; the first tells how many were skipped before it.
@@ -268,8 +281,11 @@ impl Writer {
 
     /// The full file is kept beside the next one; the one kept so far goes.
     fn turn_over(&mut self) -> std::io::Result<()> {
-        if let Some((_, path)) = self.file.take() {
-            std::fs::rename(&path, path.with_extension("old.jsonl"))?;
+        let Some((_, path)) = self.file.take() else { return Ok(()) };
+        let older = path.with_extension("old.jsonl");
+        std::fs::rename(&path, &older)?;
+        if let Some(oldest) = self.older.replace(older).filter(|oldest| Some(oldest) != self.older.as_ref()) {
+            let _ = std::fs::remove_file(oldest);
         }
         Ok(())
     }
@@ -366,7 +382,14 @@ mod tests {
 
     #[test]
     fn a_full_file_becomes_the_older_of_two_and_the_newest_records_stay() {
-        let mut rig = Rig::new("bound");
+        check_two_files("bound", Clock::Fixed(UNIX_EPOCH));
+        check_two_files("ticking", Clock::System);
+    }
+
+    #[track_caller]
+    fn check_two_files(name: &str, clock: Clock) {
+        let mut rig = Rig::new(name);
+        rig.writer.clock = clock;
         for _ in 0..40 {
             rig.write(500);
         }
@@ -376,6 +399,28 @@ mod tests {
         let newest = files.iter().flat_map(|(_, text)| text.lines()).filter(|line| line.contains(r#""seq":19999,"#)).count();
         assert_eq!(newest, 1);
         assert_eq!(rig.refusals.unrecorded(), 0);
+    }
+
+    /// The first writes go to a disk that is full; what stood in the file before stays its own.
+    #[test]
+    fn a_full_disk_leaves_no_file_behind_and_nothing_torn() {
+        let mut rig = Rig::new("disk");
+        let full = || File::options().append(true).open("/dev/full").unwrap();
+        for _ in 0..3 {
+            // A new file on a full disk: there is its entry and nothing in it.
+            let (_, name) = create(&rig.dir, PREFIX, &rig.writer.clock.now_text()).unwrap();
+            (rig.writer.file, rig.writer.bytes) = (Some((full(), rig.dir.join(name))), 0);
+            rig.write(1);
+        }
+        assert_eq!((rig.files(), rig.refusals.unrecorded()), (vec![], 3));
+        rig.write(1);
+        let before = rig.files();
+        (&rig.writer.file.as_ref().unwrap().0).write_all(b"{\"torn").unwrap();
+        rig.writer.take_back();
+        assert_eq!(rig.files(), before);
+        rig.write(1);
+        let [(_, text)] = &rig.files()[..] else { panic!("one file") };
+        assert!(text.starts_with(&before[0].1) && text.lines().count() == 3, "{text}");
     }
 
     #[test]

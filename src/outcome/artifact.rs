@@ -13,9 +13,9 @@ use std::fs::{self, DirBuilder, File, TryLockError};
 use std::io::{self, ErrorKind};
 use std::os::unix::fs::{DirBuilderExt, FileExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::{Duration, SystemTime};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant, SystemTime};
 
 use ring::rand::{SecureRandom, SystemRandom};
 use serde::{Deserialize, Serialize};
@@ -31,12 +31,16 @@ pub const HEADER_BYTES: usize = 512;
 const GROWTH_BYTES: u64 = 1 << 20;
 /// A draft that nobody has locked is taken for an orphan after this.
 const ORPHAN_AGE: Duration = Duration::from_secs(60);
+/// Between two looks for what is over its time.
+const TIDY_EVERY: Duration = Duration::from_secs(60);
 const PART: &str = ".part";
 
 /// The folder of stored results.
 #[derive(Debug)]
 pub struct Store {
     dir: PathBuf,
+    /// When `tidy` last looked.
+    tidied: Mutex<Option<Instant>>,
 }
 
 /// The first bytes of a file: what it is, for whoever finds it.
@@ -70,7 +74,7 @@ impl Header {
 impl Store {
     /// Results under `state_dir`; nothing is made before the first one.
     pub fn new(state_dir: &Path) -> Self {
-        Store { dir: state_dir.join("results") }
+        Store { dir: state_dir.join("results"), tidied: Mutex::new(None) }
     }
 
     /// Begins a result.
@@ -109,8 +113,42 @@ impl Store {
         Ok(Artifact { file, header })
     }
 
-    /// Removes what is over its time and orphans, then the oldest until `bytes` more fit.
+    /// Removes what is over its time, at most once a minute: a session that stores nothing more would else keep it for ever. To be
+    /// called where nobody waits.
+    pub fn tidy(&self) {
+        let now = Instant::now();
+        let mut tidied = self.tidied.lock().unwrap_or_else(PoisonError::into_inner);
+        if tidied.is_none_or(|tidied| now.duration_since(tidied) >= TIDY_EVERY) {
+            *tidied = Some(now);
+            drop(tidied);
+            // A folder that is not there holds nothing.
+            let _ = self.sweep();
+        }
+    }
+
+    /// Removes the oldest until `bytes` more fit, and what `sweep` does.
     fn make_room(&self, bytes: u64) -> io::Result<()> {
+        let (mut complete, mut total) = self.sweep()?;
+        complete.sort();
+        for (_, length, path) in complete {
+            if total + bytes <= ARTIFACTS_BYTES {
+                break;
+            }
+            match fs::remove_file(&path) {
+                // Another process makes room as well.
+                Err(error) if error.kind() != ErrorKind::NotFound => return Err(error),
+                Ok(()) | Err(_) => total -= length,
+            }
+        }
+        if total + bytes <= ARTIFACTS_BYTES {
+            return Ok(());
+        }
+        let full = format!("results still being written fill the {} MiB for all of them", ARTIFACTS_BYTES >> 20);
+        Err(io::Error::new(ErrorKind::StorageFull, full))
+    }
+
+    /// Removes what is over its time and orphans. What is left and complete, and the length of all that is left.
+    fn sweep(&self) -> io::Result<(Vec<Left>, u64)> {
         let mut complete = Vec::new();
         let mut total = 0;
         for entry in fs::read_dir(&self.dir)?.flatten() {
@@ -131,21 +169,12 @@ impl Store {
                 complete.push((at, metadata.len(), path));
             }
         }
-        complete.sort();
-        for (_, length, path) in complete {
-            if total + bytes <= ARTIFACTS_BYTES {
-                break;
-            }
-            fs::remove_file(&path)?;
-            total -= length;
-        }
-        if total + bytes <= ARTIFACTS_BYTES {
-            return Ok(());
-        }
-        let full = format!("results still being written fill the {} MiB for all of them", ARTIFACTS_BYTES >> 20);
-        Err(io::Error::new(ErrorKind::StorageFull, full))
+        Ok((complete, total))
     }
 }
+
+/// When a result was last read, its length, and where it is.
+type Left = (SystemTime, u64, PathBuf);
 
 fn age(at: SystemTime) -> Duration {
     SystemTime::now().duration_since(at).unwrap_or_default()
@@ -507,6 +536,42 @@ mod tests {
         let mut expected = [held_name, new.name.as_str().to_owned()];
         expected.sort();
         assert_eq!(files, expected);
+    }
+
+    #[test]
+    fn what_is_over_its_time_goes_though_nothing_more_is_stored() {
+        let dir = StateDir::new();
+        dir.store().tidy();
+        let ((old, _), (young, _)) = (stored(&dir, &[b"x"]), stored(&dir, &[b"y"]));
+        let store = dir.store();
+        store.tidy();
+        set_age(&dir, old.name.as_str(), ARTIFACT_LIFE + Duration::from_secs(1));
+        store.tidy();
+        assert_eq!(dir.files().len(), 2, "it looked less than a minute ago");
+        dir.store().tidy();
+        assert_eq!(dir.files(), [young.name.as_str()]);
+    }
+
+    #[test]
+    fn processes_make_room_at_the_same_time() {
+        let dir = StateDir::new();
+        let names: Vec<String> = (0..256).map(|number| format!("{number:032x}")).collect();
+        std::fs::create_dir_all(dir.0.join("results")).unwrap();
+        let fill = || {
+            names.iter().for_each(|name| {
+                let file = File::create(dir.0.join("results").join(name)).unwrap();
+                file.set_len(2 * ARTIFACTS_BYTES / 256).unwrap();
+            });
+        };
+        for _ in 0..10 {
+            fill();
+            let make_room = || Store::new(&dir.0).make_room(ARTIFACTS_BYTES);
+            std::thread::scope(|scope| {
+                let others: Vec<_> = (0..4).map(|_| scope.spawn(make_room)).collect();
+                others.into_iter().for_each(|other| other.join().unwrap().unwrap());
+            });
+            assert_eq!(dir.files(), [""; 0]);
+        }
     }
 
     #[test]

@@ -12,14 +12,14 @@ pub mod media;
 pub mod walk;
 pub mod select;
 pub mod items;
-mod shape;
+pub mod shape;
 
 use crate::limits::{CHUNK_BYTES, JSON_BODY_BYTES};
 use crate::outcome::budget::{Sink, Sinks, payload_bytes};
 use crate::outcome::http::headers::Listing;
 use crate::outcome::http::media::{Charset, Kind, Media};
 use crate::outcome::http::select::Select;
-use crate::outcome::http::shape::{Body, Shaper};
+use crate::outcome::http::shape::{Body, Look, Shaper};
 use crate::outcome::result::{Code, Executed, Outcome, headline};
 use crate::wire::escape::{escaped_len, to_line};
 
@@ -116,8 +116,8 @@ impl Shown {
     }
 
     /// Makes the outcome: `target_error` for a status of 400 and above, the ending's code if the body was cut, executed: yes.
-    /// `None` if `cancelled` said so meanwhile.
-    pub fn finish(self, ending: Ending, cancelled: &dyn Fn() -> bool) -> Option<Outcome> {
+    /// `look` is asked all the way; `None` if it said `Cancelled`. If it says `Late`, JSON is shown as text.
+    pub fn finish(self, ending: Ending, look: &dyn Fn() -> Look) -> Option<Outcome> {
         let Shown { status, reason, listing, media, select, sinks, sink, bytes, content_bytes } = self;
         let (kept, _) = sink.finish();
         let label = if bytes == 0 { "no body".to_owned() } else { format!("{}, {bytes} bytes", media.label()) };
@@ -135,8 +135,8 @@ impl Shown {
         let budget = |reserved| payload_bytes(content_bytes).min(content_bytes.saturating_sub(above + reserved) / 2);
         let (whole_budget, budget) = (budget(0), budget(CUT_BYTES));
         let whole = ending == Ending::Whole;
-        let mut body = Shaper { media: &media, select: &select, sinks: &sinks, bytes, whole_budget, budget, whole, cancelled }
-            .shape(&kept)?;
+        let mut body =
+            Shaper { media: &media, select: &select, sinks: &sinks, bytes, whole_budget, budget, whole, look }.shape(&kept)?;
         let truncated = body.rest.is_some() || code.is_some_and(|code| code != Code::TargetError);
         let stored = body.store_rest(kept);
         let structured = structured(status, &listing, &body, bytes, truncated, &incomplete);
@@ -214,7 +214,7 @@ mod tests {
         let head = Head { status: case.status, reason, headers };
         let mut shown = Shown::new(head, &select, &sinks(), case.content_bytes);
         case.body.chunks(1000).for_each(|chunk| shown.write(chunk));
-        let outcome = shown.finish(case.ending.clone(), &|| false).unwrap();
+        let outcome = shown.finish(case.ending.clone(), &|| Look::GoOn).unwrap();
         let structured = outcome.structured.as_deref().unwrap();
         let spent = escaped_len(&outcome.text) + 2 + structured.len();
         assert!(spent <= case.content_bytes, "{spent} bytes of {}: {}", case.content_bytes, outcome.text);
@@ -330,12 +330,12 @@ mod tests {
     }
 
     /// A body with a selection, shown by sinks that can store.
-    fn stored(dir: &StateDir, body: &[u8], select: &[&str], cancelled: &dyn Fn() -> bool) -> Option<Outcome> {
+    fn stored(dir: &StateDir, body: &[u8], select: &[&str], look: &dyn Fn() -> Look) -> Option<Outcome> {
         let select: Vec<String> = select.iter().map(|pointer| (*pointer).to_owned()).collect();
         let headers = vec![("content-type".to_owned(), b"application/json".to_vec())];
         let mut shown = Shown::new(Head { status: 200, reason: "OK", headers }, &select, &dir.sinks(), 32 << 10);
         body.chunks(CHUNK_BYTES).for_each(|chunk| shown.write(chunk));
-        shown.finish(Ending::Whole, cancelled)
+        shown.finish(Ending::Whole, look)
     }
 
     #[test]
@@ -344,7 +344,7 @@ mod tests {
         let limit = usize::try_from(ARTIFACT_BYTES).unwrap();
         for (length, parsed) in [(JSON_BODY_BYTES, true), (JSON_BODY_BYTES + 1, true), (limit, true), (limit + 1, false)] {
             let body = format!("[\"a\",\"{}\"]", "x".repeat(length - 8));
-            let outcome = stored(&dir, body.as_bytes(), &[], &|| false).unwrap();
+            let outcome = stored(&dir, body.as_bytes(), &[], &|| Look::GoOn).unwrap();
             let value: Value = serde_json::from_str(outcome.structured.as_deref().unwrap()).unwrap();
             assert_eq!(value["items"] == json!(["a"]), parsed, "{length}");
             assert_eq!(value["notes"].to_string().contains("larger than 16 MiB"), !parsed, "{length}");
@@ -361,7 +361,7 @@ mod tests {
         let looks = std::cell::Cell::new(0_u64);
         let never = || {
             looks.set(looks.get() + 1);
-            false
+            Look::GoOn
         };
         let outcome = stored(&dir, body.as_bytes(), &["/*/number"], &never).unwrap();
         assert_eq!(outcome.stored.len(), 1);
@@ -370,12 +370,22 @@ mod tests {
         looks.set(0);
         let at_half = || {
             looks.set(looks.get() + 1);
-            looks.get() >= half
+            if looks.get() >= half { Look::Cancelled } else { Look::GoOn }
         };
         assert!(stored(&dir, body.as_bytes(), &["/*/number"], &at_half).is_none());
         assert!(looks.get() < half + 8, "{} of {half}", looks.get());
         drop(outcome);
         assert_eq!(dir.files(), [""; 0]);
+    }
+
+    #[test]
+    fn json_whose_time_is_over_is_shown_as_text_and_says_so() {
+        let dir = StateDir::new();
+        let body = json!([{"number": 1}, {"number": 2}]).to_string();
+        let outcome = stored(&dir, body.as_bytes(), &["/*/number"], &|| Look::Late).unwrap();
+        let note = "[tidegate: the call's time was over before the JSON had been looked at, so `select` was not applied]";
+        assert!(outcome.text.contains(&body) && outcome.text.contains(note), "{}", outcome.text);
+        assert_eq!((outcome.code, outcome.truncated), (None, false));
     }
 
     #[test]
@@ -455,6 +465,6 @@ mod tests {
         let head = Head { status: 200, reason: "OK", headers: vec![("content-type".into(), b"application/json".to_vec())] };
         let mut shown = Shown::new(head, &[], &sinks(), 32 << 10);
         shown.write(b"[1]");
-        assert_eq!(shown.finish(Ending::Whole, &|| true), None);
+        assert_eq!(shown.finish(Ending::Whole, &|| Look::Cancelled), None);
     }
 }

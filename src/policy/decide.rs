@@ -8,6 +8,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use crate::action::http::Origin;
+use crate::action::template::header::folded;
 use crate::action::template::quoted;
 use crate::action::{Action, ArgumentError, Recipe, Tool};
 use crate::policy::allow::{covers, match_command, match_request};
@@ -223,7 +224,7 @@ fn check_credential(credential: &CredentialRule, action: &Action) -> Result<(), 
         Placement::Bearer => "authorization",
         Placement::Header { name, .. } => name,
     };
-    if request.headers.iter().any(|(name, _)| name == header) {
+    if request.headers.iter().any(|(name, _)| folded(name) == folded(header)) {
         return Err(Refusal::ReservedHeader { header: header.to_owned(), credential: credential.name.clone() });
     }
     Ok(())
@@ -538,6 +539,8 @@ mod tests {
         let set = json!({"method": "PUT", "url": url("/keyed/ours/x"), "headers": {"X-Api-Key": "mine"}});
         let says = "headers: expected no \"x-api-key\", which the gateway sets with the credential \"web_key\"";
         check_request(set, Err(("reserved_header", says)));
+        let alias = json!({"method": "PUT", "url": url("/keyed/ours/x"), "headers": {"X_Api_Key": "mine"}});
+        check_request(alias, Err(("reserved_header", says)));
         // Where no credential stands in it, it is a header like any other.
         let own = json!({"url": url("/v1/x"), "headers": {"X-Api-Key": "mine"}});
         check_request(own, Ok(("builtin.http_request.allow[0]", None)));

@@ -8,7 +8,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use crate::policy::decide::Refusal;
-use crate::policy::rules::{Pace, Rate, Toolbox};
+use crate::policy::rules::{Rate, Toolbox};
 
 /// What a bucket holds, in time: it is full when `full_at` is past, and each call moves that by `every`. Time alone never rounds.
 #[derive(Debug, Clone, Copy)]
@@ -71,7 +71,8 @@ impl Paces {
     pub fn reload(&self, tools: &Toolbox, now: Instant) {
         let mut states = self.states.lock().unwrap_or_else(PoisonError::into_inner);
         let mut before = std::mem::take(&mut *states);
-        for (tool, rule) in tools.iter().filter(|(_, rule)| rule.pace != Pace::default()) {
+        // Those without a pace too: what runs of them counts once they have one.
+        for (tool, rule) in tools.iter() {
             let known = before.remove(&tool.name);
             let spent = known.as_ref().and_then(|state| state.bucket);
             let bucket = |rate| spent.filter(|bucket| bucket.rate == rate).unwrap_or(Bucket { rate, full_at: now });
@@ -79,6 +80,8 @@ impl Paces {
             let running = known.map_or(0, |state| state.running);
             states.insert(tool.name.clone(), State { bucket, max_concurrent, running });
         }
+        // A tool that is gone may come back before its calls have ended.
+        states.extend(before.into_iter().filter(|(_, state)| state.running > 0));
     }
 
     /// Lets one call of `tool` begin, or says why it may not now. The slot is held while the call is carried out.
@@ -184,6 +187,37 @@ mod tests {
         let _held = (paces.enter("t", now).unwrap(), paces.enter("t", now).unwrap());
         assert!(paces.enter("t", now).is_err());
         assert!(paces.enter("other", now).is_ok(), "each tool has its own");
+    }
+
+    /// The tool `t` at this many at once, if it is there and if that is bounded.
+    fn toolbox(max_concurrent: Option<Option<usize>>) -> Toolbox {
+        let tool = |max_concurrent| {
+            let limits = crate::limits::Limits::default();
+            let (mut tool, mut rule) = crate::gateway::reading::tool(&limits);
+            tool.name = "t".to_owned();
+            rule.pace.max_concurrent = max_concurrent;
+            (tool, rule)
+        };
+        Toolbox::new(max_concurrent.map(tool).into_iter().collect())
+    }
+
+    #[test]
+    fn what_runs_counts_whatever_was_loaded_in_between() {
+        let now = Instant::now();
+        for between in [vec![None], vec![Some(None)], vec![None, Some(None)], vec![Some(Some(5)), None, None]] {
+            let paces = Paces::new(&toolbox(Some(Some(1))), now);
+            let slot = paces.enter("t", now).unwrap();
+            between.iter().for_each(|max| paces.reload(&toolbox(*max), now));
+            paces.reload(&toolbox(Some(Some(1))), now);
+            assert!(paces.enter("t", now).is_err(), "{between:?}");
+            drop(slot);
+            assert!(paces.enter("t", now).is_ok(), "{between:?}");
+        }
+        // A tool without a bound is counted for the time when it has one.
+        let paces = Paces::new(&toolbox(Some(None)), now);
+        let _slots: Vec<_> = (0..3).map(|_| paces.enter("t", now).unwrap()).collect();
+        paces.reload(&toolbox(Some(Some(3))), now);
+        assert!(paces.enter("t", now).is_err());
     }
 
     #[test]

@@ -85,14 +85,14 @@ pub(in crate::action) fn parse_given(name: &str, value: &str) -> Result<(String,
         return Err(format!("expected a header name such as x-request-id, got {}", quoted(name)));
     }
     let lower = name.to_ascii_lowercase();
-    let shown = quoted(&lower);
-    if CREDENTIALS.contains(&lower.as_str()) {
+    let (shown, meant) = (quoted(&lower), folded(&lower));
+    if CREDENTIALS.contains(&meant.as_str()) {
         return Err(format!("expected no {shown}, which carries a credential: the gateway adds those where a rule says so"));
     }
-    if OWNED.contains(&lower.as_str()) || lower.starts_with("proxy-") {
+    if OWNED.contains(&meant.as_str()) || meant.starts_with("proxy-") {
         return Err(format!("expected no {shown}, which the gateway sets itself"));
     }
-    if STEERING.contains(&lower.as_str()) || STEERING_PREFIXES.iter().any(|prefix| lower.starts_with(prefix)) {
+    if STEERING.contains(&meant.as_str()) || STEERING_PREFIXES.iter().any(|prefix| meant.starts_with(prefix)) {
         return Err(format!("expected no {shown}, by which a server could read another target than the one that was judged"));
     }
     if value.len() > VALUE_BYTES_MAX {
@@ -102,6 +102,11 @@ pub(in crate::action) fn parse_given(name: &str, value: &str) -> Result<(String,
         return Err(format!("expected visible ASCII without spaces at its ends in the value of {shown}, got something else"));
     }
     Ok((lower, value.to_owned()))
+}
+
+/// A lower-case name as servers may hand it on: many give `x_a` and `x-a` to a program under one name (RFC 3875 section 4.1.18).
+pub(crate) fn folded(name: &str) -> String {
+    name.chars().map(|character| if character.is_ascii_alphanumeric() { character } else { '-' }).collect()
 }
 
 /// Checks a field name (RFC 9110 section 5.1) and gives it in lower case. The executor's and credential fields are refused.

@@ -2,7 +2,7 @@
 //!
 //! A value is had when it is handed out, in `perform`, never earlier for a call's sake: a changed file or variable counts at once,
 //! a helper is started only for a call that uses its credential. What was had stays known to the redactor for the life of the
-//! process. Errors name the source and the reason, never a value, its length or what a helper printed.
+//! process, until its credential has had 64 newer values. Errors name the source and the reason, never a value, its length or what a helper printed.
 
 mod cell;
 mod error;
@@ -26,6 +26,9 @@ use crate::secret::{Redactor, Secret};
 
 pub use error::CredentialError;
 
+/// Values of one credential that stay known, the newest: more than calls can use at once. A source that has another value each time
+/// would else fill the memory, and make each redaction slower.
+const KNOWN_VALUES: usize = 64;
 /// Names the folder of `Source::Systemd` (systemd.exec(5)).
 const CREDENTIALS_DIRECTORY: &str = "CREDENTIALS_DIRECTORY";
 
@@ -270,6 +273,12 @@ impl Known {
         }
         let secret = Arc::new(secret);
         self.values.push((name.to_owned(), Arc::clone(&secret)));
+        let is_same = |(known, _): &(String, Arc<Secret>)| known == name;
+        if self.values.iter().filter(|value| is_same(value)).count() > KNOWN_VALUES
+            && let Some(oldest) = self.values.iter().position(is_same)
+        {
+            self.values.remove(oldest);
+        }
         self.redactor = Arc::new(Redactor::new(self.values.iter().map(|(name, value)| (name.clone(), &**value))));
         secret
     }

@@ -318,3 +318,25 @@ fn what_systemd_passes_needs_its_folder() {
                     folder; systemd sets it for a unit with LoadCredential=";
     assert_eq!(error, expected);
 }
+
+#[test]
+fn the_newest_values_of_a_credential_stay_known_and_their_number_is_bounded() {
+    let folder = Folder::new();
+    let (one, other) = (folder.0.join("one"), folder.0.join("other"));
+    let sources = [("one", &one), ("other", &other)].map(|(name, path)| (name.to_owned(), Source::File(path.clone())));
+    let vault = Vault::new(sources.to_vec(), folder.user_id());
+    let value = |number: usize| format!("value-{number:04}");
+    folder.file("other", b"other-value", 0o600);
+    vault.load_known();
+    for number in 0..=2 * KNOWN_VALUES {
+        folder.file("one", value(number).as_bytes(), 0o600);
+        check_value(&vault, "one", value(number).as_bytes());
+    }
+    let shown = |text: &str| vault.redactor().text(text).into_owned();
+    assert_eq!(vault.lock().values.len(), KNOWN_VALUES + 1);
+    assert_eq!(shown(&value(KNOWN_VALUES)), value(KNOWN_VALUES));
+    for number in KNOWN_VALUES + 1..=2 * KNOWN_VALUES {
+        assert_eq!(shown(&value(number)), "[redacted:one]");
+    }
+    assert_eq!(shown("other-value"), "[redacted:other]", "each credential has its own");
+}

@@ -12,12 +12,12 @@ use std::io::Read;
 use std::ops::Deref;
 use std::path::PathBuf;
 use std::sync::Arc;
+use std::time::Instant;
 
 use ureq::Body;
 use ureq::http::{Response, StatusCode};
 
 use crate::action::http::{HttpAction, Scheme};
-use crate::cancel::CancelToken;
 use crate::executor::CallCtx;
 use crate::executor::credential::Credential;
 use crate::executor::dial::Dialler;
@@ -25,6 +25,7 @@ use crate::executor::http::transport::Exchange;
 use crate::executor::http::trust::Trust;
 use crate::executor::resolve::{Lookup, system_lookup};
 use crate::limits::CHUNK_BYTES;
+use crate::outcome::http::shape::Look;
 use crate::outcome::http::{Ending, Head, Shown};
 use crate::outcome::result::{Code, Ended, Executed, Failure, Outcome};
 use crate::policy::grant::Authorized;
@@ -103,7 +104,7 @@ impl HttpExecutor {
             refused();
         }
         let shown = Shown::new(head(&response), &action.select, &ctx.sinks, terms.content_bytes);
-        read(response, shown, &exchange, ctx.token)
+        read(response, shown, &exchange, ctx)
     }
 
     /// Looks the host up and judges every address of the answer.
@@ -123,7 +124,8 @@ fn head(response: &Response<Body>) -> Head {
 }
 
 /// Reads the body into what will be shown of it, to its end or to where it is cut.
-fn read(response: Response<Body>, mut shown: Shown, exchange: &Exchange, token: &CancelToken) -> Result<Outcome, Failure> {
+fn read(response: Response<Body>, mut shown: Shown, exchange: &Exchange, ctx: &CallCtx<'_>) -> Result<Outcome, Failure> {
+    let (token, deadline) = (ctx.token, ctx.deadline);
     let announced = response.body().content_length();
     let mut reader = response.into_body().into_reader();
     let mut chunk = vec![0; CHUNK_BYTES];
@@ -137,8 +139,12 @@ fn read(response: Response<Body>, mut shown: Shown, exchange: &Exchange, token: 
     };
     // The connection ends here, before anything is made of what it brought.
     drop(reader);
-    let cancelled = || token.is_cancelled();
-    let outcome = if cancelled() { None } else { shown.finish(ending, &cancelled) };
+    let look = || match token.is_cancelled() {
+        true => Look::Cancelled,
+        false if Instant::now() >= deadline => Look::Late,
+        false => Look::GoOn,
+    };
+    let outcome = if look() == Look::Cancelled { None } else { shown.finish(ending, &look) };
     outcome.ok_or_else(|| Failure::cancelled(Executed::Yes, Some(Ended::Dead)))
 }
 

@@ -11,7 +11,7 @@ use serde_json::{Value, json};
 
 use super::*;
 use crate::action::http::HttpBody;
-use crate::cancel::Why;
+use crate::cancel::{CancelToken, Why};
 use crate::outcome::result::Code;
 use crate::outcome::testing::sinks_with;
 use crate::policy::grant::Terms;

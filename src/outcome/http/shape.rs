@@ -26,6 +26,17 @@ const COMPACTED_BYTES: usize = 4 << 20;
 /// How often one that waits for its turn looks at its cancel.
 const LOOK: Duration = Duration::from_millis(20);
 
+/// What a look at the call says.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Look {
+    /// Nothing new.
+    GoOn,
+    /// It was cancelled: nothing will be shown.
+    Cancelled,
+    /// Its time is over: what needs none is still shown.
+    Late,
+}
+
 /// Whose turn it is with JSON that is larger than `JSON_BODY_BYTES`.
 static LARGE: Turn = Turn { is_taken: Mutex::new(false), free: Condvar::new() };
 
@@ -38,11 +49,11 @@ struct Turn {
 struct Taken<'a>(&'a Turn);
 
 impl Turn {
-    /// Waits for the turn; `None` if `cancelled` said so first.
-    fn take(&self, cancelled: &dyn Fn() -> bool) -> Option<Taken<'_>> {
+    /// Waits for the turn; `None` if `stop` said so first.
+    fn take(&self, stop: &dyn Fn() -> bool) -> Option<Taken<'_>> {
         let mut is_taken = self.is_taken.lock().unwrap_or_else(PoisonError::into_inner);
         while *is_taken {
-            if cancelled() {
+            if stop() {
                 return None;
             }
             is_taken = self.free.wait_timeout(is_taken, LOOK).unwrap_or_else(PoisonError::into_inner).0;
@@ -110,7 +121,7 @@ pub(super) struct Shaper<'a> {
     /// For one that is not, and has to say so.
     pub(super) budget: usize,
     pub(super) whole: bool,
-    pub(super) cancelled: &'a dyn Fn() -> bool,
+    pub(super) look: &'a dyn Fn() -> Look,
 }
 
 impl Shaper<'_> {
@@ -125,7 +136,7 @@ impl Shaper<'_> {
             }
             (Kind::Json, _) => match self.json(kept) {
                 Ok(body) => body,
-                Err(_) if (self.cancelled)() => return None,
+                Err(_) if (self.look)() == Look::Cancelled => return None,
                 Err(note) => self.text(kept, note),
             },
             (Kind::Text, _) => self.text(kept, None),
@@ -139,8 +150,10 @@ impl Shaper<'_> {
             return Err(None);
         }
         let is_large = kept.stored_bytes() > JSON_BODY_BYTES as u64;
-        let _turn = if is_large { Some(LARGE.take(self.cancelled).ok_or(None)?) } else { None };
         let unselected = if self.select.is_all() { "" } else { ", so `select` was not applied" };
+        let late = || Some(format!("the call's time was over before the JSON had been looked at{unselected}"));
+        let stop = || (self.look)() != Look::GoOn;
+        let _turn = if is_large { Some(LARGE.take(&stop).ok_or_else(late)?) } else { None };
         let lost = || match kept.stored_bytes() > ARTIFACT_BYTES {
             true => format!("the JSON is larger than {} MiB{unselected}", ARTIFACT_BYTES >> 20),
             false => format!("the JSON could not be kept whole to be parsed{unselected}"),
@@ -152,26 +165,33 @@ impl Shaper<'_> {
             notes.push("a byte order mark before the JSON was dropped".to_owned());
             rest
         });
-        let body = self.chosen(kept, text, bytes.len() - text.len(), notes).map_err(|stopped| match stopped {
-            Stopped::Cancelled => None,
+        let body = self.chosen(kept, text, bytes.len() - text.len(), notes, &stop).map_err(|stopped| match stopped {
+            Stopped::Cancelled => late(),
             Stopped::NotJson => Some(format!("the body is not valid JSON{unselected}")),
             Stopped::TooDeep => Some(format!("the JSON is nested deeper than {NESTING_LEVELS} levels{unselected}")),
         })?;
-        if (self.cancelled)() { Err(None) } else { Ok(body) }
+        if (self.look)() == Look::Cancelled { Err(None) } else { Ok(body) }
     }
 
     /// What `select` names of a JSON text, or all of it. `before`: bytes of the body before the text.
-    fn chosen(&self, kept: &Kept, text: &str, before: usize, mut notes: Vec<String>) -> Result<Body, Stopped> {
+    fn chosen(
+        &self,
+        kept: &Kept,
+        text: &str,
+        before: usize,
+        mut notes: Vec<String>,
+        stop: &dyn Fn() -> bool,
+    ) -> Result<Body, Stopped> {
         let mut out = String::new();
         if !self.select.is_all() {
-            if let Picked::Named { replaced } = pick(text, self.select, &mut out, self.cancelled)? {
+            if let Picked::Named { replaced } = pick(text, self.select, &mut out, stop)? {
                 surrogates(replaced, &mut notes);
-                return self.selected(&out, notes);
+                return self.selected(&out, notes, stop);
             }
             notes.push("`select` names nothing in this body; all of it is shown".to_owned());
         }
         if text.len() <= COMPACTED_BYTES
-            && let Picked::Named { replaced } = pick(text, &Select::new(&[]), &mut out, self.cancelled)?
+            && let Picked::Named { replaced } = pick(text, &Select::new(&[]), &mut out, stop)?
             && cost(&out) <= 2 * self.whole_budget
         {
             if matches!(out.as_str(), "[]" | "{}") {
@@ -181,7 +201,7 @@ impl Shaper<'_> {
             return Ok(Body { members: format!("\"body\":{out}"), text: out, rest: None, notes });
         }
         drop(out);
-        if let Some(items) = first_items(text, 2 * self.budget, &cost, self.cancelled)? {
+        if let Some(items) = first_items(text, 2 * self.budget, &cost, stop)? {
             let offset = items.rest_at.map(|at| (before + at) as u64);
             return Ok(some_items(items, offset.map(|offset| Rest { own: None, offset }), notes));
         }
@@ -190,12 +210,12 @@ impl Shaper<'_> {
     }
 
     /// A selection, cut to the budget. What is left out of it is stored as the selection, not as the body it was made from.
-    fn selected(&self, json: &str, notes: Vec<String>) -> Result<Body, Stopped> {
+    fn selected(&self, json: &str, notes: Vec<String>, stop: &dyn Fn() -> bool) -> Result<Body, Stopped> {
         if cost(json) <= 2 * self.whole_budget {
             return Ok(Body { members: format!("\"body\":{json}"), text: json.to_owned(), rest: None, notes });
         }
         let own = self.sinks.keep("body", self.budget, json.as_bytes());
-        if let Some(items) = first_items(json, 2 * self.budget, &cost, self.cancelled)? {
+        if let Some(items) = first_items(json, 2 * self.budget, &cost, stop)? {
             let offset = items.rest_at.map(|at| at as u64);
             return Ok(some_items(items, offset.map(|offset| Rest { own: Some(own), offset }), notes));
         }
