@@ -369,7 +369,13 @@ fn change_headers(dice: &mut Dice, arguments: &mut Json) {
         let text = (0..many).map(|number| format!(r#""h{number}":"""#)).collect::<Vec<_>>().join(",");
         return set(arguments, "headers", Json::Raw(format!("{{{text}}}")));
     }
-    let name: String = dice.of(&NAMES).chars().map(|c| if dice.once_in(3) { c.to_ascii_uppercase() } else { c }).collect();
+    let instead = dice.of(&["-", "-", "_", "."]);
+    let name: String = dice
+        .of(&NAMES)
+        .replace('-', instead)
+        .chars()
+        .map(|c| if dice.once_in(3) { c.to_ascii_uppercase() } else { c })
+        .collect();
     let value = json::read(dice.of(&VALUES)).expect("a constant").value;
     if member(arguments, "headers").is_none() {
         set(arguments, "headers", Json::Object(Vec::new()));

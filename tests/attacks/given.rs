@@ -185,7 +185,7 @@ impl Request {
         };
         let at = RULES.iter().position(fits)?;
         let credential = RULES[at].credential;
-        let sets_key = self.headers.iter().any(|(name, _)| name == KEY_HEADER);
+        let sets_key = self.headers.iter().any(|(name, _)| as_handed_on(name) == KEY_HEADER);
         if credential.is_some() && (sets_key || !is_in(KEY_FOLDER, &self.place.path)) {
             return None;
         }
@@ -336,6 +336,11 @@ const NOT_THE_CALLERS: [&str; 18] = [
 ];
 const NOT_THE_CALLERS_EITHER: [&str; 4] = ["proxy-", "x-forwarded-", "x-original-", "x-rewrite-"];
 
+/// CGI (RFC 3875 section 4.1.18) hands on `x_a` and `x-a` under one name, and some servers do so with every other sign.
+fn as_handed_on(name: &str) -> String {
+    name.replace(|c: char| !c.is_ascii_alphanumeric(), "-")
+}
+
 /// Names in lower case with their values.
 fn headers(given: Option<&Json>) -> Option<Vec<(String, String)>> {
     let Some(given) = given else { return Some(Vec::new()) };
@@ -347,8 +352,9 @@ fn headers(given: Option<&Json>) -> Option<Vec<(String, String)>> {
     for (name, value) in members {
         let (name, value) = (name.as_deref()?.to_ascii_lowercase(), value.as_text()?);
         let is_name = !name.is_empty() && name.bytes().all(is_token);
-        let is_callers = !NOT_THE_CALLERS.contains(&name.as_str())
-            && !NOT_THE_CALLERS_EITHER.iter().any(|prefix| name.starts_with(prefix))
+        let meant = as_handed_on(&name);
+        let is_callers = !NOT_THE_CALLERS.contains(&meant.as_str())
+            && !NOT_THE_CALLERS_EITHER.iter().any(|prefix| meant.starts_with(prefix))
             && headers.iter().all(|(other, _)| *other != name);
         let is_value = value.bytes().all(|byte| (b' '..=b'~').contains(&byte)) && value == value.trim_matches(' ');
         if !is_name || !is_callers || !is_value {
