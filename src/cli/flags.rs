@@ -46,7 +46,7 @@ const COMMANDS: &[CommandRow] = &[
         summary: "be the gateway: an MCP server on stdin and stdout",
         about: "Speaks MCP on stdin and stdout, one JSON-RPC message a line, for every revision from 2024-11-05 to 2026-07-28,\n\
                 and carries out the tools that the configuration declares. Ends with end of file on stdin, SIGTERM or SIGINT.\n\
-                SIGUSR1 prints the counters on stderr.\n\n\
+                SIGHUP takes the configuration anew, whole or not at all; SIGUSR1 prints the counters on stderr.\n\n\
                 Without --config the configuration is looked for in $TIDEGATE_CONFIG, $XDG_CONFIG_HOME/tidegate/config.json\n\
                 and /etc/tidegate/config.json, never in the working directory. Without any it offers tidegate_status alone.",
     },
