@@ -194,6 +194,8 @@ impl World {
             http(format!("with_{name}"), format!("{url}/at/{{way}}"), name);
         }
         http("with_key".to_owned(), format!("{url}/at/{{way}}"), "user_key");
+        tools.push(json!({"name": "seldom", "description": "Fetches it", "input": way, "rate": {"per_minute": 1, "burst": 1},
+            "http": {"url": format!("{url}/at/{{way}}"), "credential": "file_bearer"}}));
         tools.push(json!({"name": "selects", "description": "Fetches it", "input": way,
             "http": {"method": "POST", "url": format!("{url}/at/{{way}}"), "credential": "file_bearer", "select": ["/items/*/echo"],
                      "body": {"json": {"way": "{way}"}}}}));
@@ -347,13 +349,14 @@ impl Calls<'_> {
         while let Some(cursor) = next {
             let page = self.call("read_result", &json!({"cursor": cursor}));
             let (name, offset) = cursor.split_once(':').unwrap();
-            self.call("read_result", &json!({"cursor": format!("{name}:0"), "search": "[redacted:"}));
+            self.call("read_result", &json!({"cursor": format!("{name}:0"), "find": "[redacted:"}));
             self.count += 1;
             let id = self.count;
-            let uri = format!("tidegate://result/{name}#{offset}");
+            let uri = format!("tidegate://result/{name}?offset={offset}");
             let request =
                 format!(r#"{{"jsonrpc":"2.0","id":{id},"method":"resources/read","params":{{"uri":"{uri}",{MODERN}}}}}"#);
             let resource = self.running.ask(&request);
+            assert!(resource["result"]["contents"][0].is_object(), "{resource}");
             self.take(&resource);
             next = page["result"]["structuredContent"]["nextCursor"].as_str().map(str::to_owned);
         }
@@ -366,6 +369,7 @@ impl Calls<'_> {
         }
         self.call("with_key", &json!({"way": "plain"}));
         self.call("no_such_tool", &json!({}));
+        (0..2).for_each(|_| drop(self.call("seldom", &json!({"way": "plain"}))));
         self.call("env_bearer", &json!({"way": 5}));
         self.call("env_bearer", &json!({"way": ".."}));
         self.call("env_bearer", &json!({"other": "x"}));
@@ -440,6 +444,7 @@ fn no_secret_is_seen_anywhere() {
         "spawn_failed",
         "credential_unavailable",
         "result_gone",
+        "rate_limited",
         "target_error",
     ];
     let of_ssh: &[&str] = if cfg!(feature = "ssh") { &["host_key_unknown", "host_key_changed", "auth_failed"] } else { &[] };
