@@ -465,37 +465,37 @@ fn no_secret_is_seen_anywhere() {
     assert!(ended.dir.join("state/results").is_dir(), "nothing was stored");
 }
 
+/// Calls each tool once, and looks for canaries in what the gateway said until its end.
+fn ask_each(world: &World, mut running: Running, names: &[String]) -> Ended {
+    for (id, name) in names.iter().enumerate() {
+        let arguments = if name.contains("_bearer") || name.starts_with("with_") { r#"{"way":"plain"}"# } else { "{}" };
+        running.ask(&modern_call(id, name, arguments));
+    }
+    let ended = running.end();
+    world.check("stdout", &ended.stdout);
+    world.check("stderr", ended.stderr.as_bytes());
+    ended
+}
+
 /// The same where nothing can be recorded, where nothing is carried out, and where the log is JSON.
 #[test]
 fn no_secret_is_seen_where_nothing_happens() {
     let world = World::new();
     let gateway = world.gateway();
     gateway.dir().write("state", "in the way");
-    let mut running = gateway.start();
+    let running = gateway.start();
     let mut names: Vec<String> = Vec::new();
     for tool in world.tools().as_array().unwrap() {
         names.push(tool["name"].as_str().unwrap().to_owned());
     }
-    for (id, name) in names.iter().enumerate() {
-        let arguments = if name.contains("_bearer") || name.starts_with("with_") { r#"{"way":"plain"}"# } else { "{}" };
-        running.ask(&modern_call(id, name, arguments));
-    }
-    let ended = running.end();
-    world.check("stdout", &ended.stdout);
-    world.check("stderr", ended.stderr.as_bytes());
+    let ended = ask_each(&world, running, &names);
     assert!(String::from_utf8_lossy(&ended.stdout).matches("journal_unavailable").count() > 20);
     assert_eq!(world.echo.peer.connections(), 0);
 
     let gateway = world.gateway().set("log", json!({"level": "trace", "format": "json"}));
     let record = gateway.dir().join("record");
-    let mut running = gateway.args(["--dry-run", "--record"]).args([record]).start();
-    for (id, name) in names.iter().enumerate() {
-        let arguments = if name.contains("_bearer") || name.starts_with("with_") { r#"{"way":"plain"}"# } else { "{}" };
-        running.ask(&modern_call(id, name, arguments));
-    }
-    let ended = running.end();
-    world.check("stdout", &ended.stdout);
-    world.check("stderr", ended.stderr.as_bytes());
+    let running = gateway.args(["--dry-run", "--record"]).args([record]).start();
+    let ended = ask_each(&world, running, &names);
     world.check("the record", ended.dir.read("record").as_bytes());
     assert!(ended.dir.read("record").lines().count() > 20);
     assert_eq!(world.echo.peer.connections(), 0);
