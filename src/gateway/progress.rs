@@ -104,7 +104,6 @@ fn message(stage: Stage, (bytes, lines): (u64, u64), age: Duration) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::mcp::call::{ElicitationForms, members};
     use crate::mcp::era::{Origin, Revision};
     use crate::rpc::id::Id;
 
@@ -119,9 +118,7 @@ mod tests {
 
     fn track(era: Era, token: &str) -> (Track, Arc<Meter>) {
         let params = format!(r#"{{"name":"x","_meta":{{"progressToken":{token}}}}}"#);
-        let [meta] = members(Some(&params), ["_meta"]);
-        let origin = Origin { id: Id::integer(1), era };
-        let call = Call::read(origin, Some(&params), meta, ElicitationForms::default()).unwrap();
+        let call = Call::testing(Origin { id: Id::integer(1), era }, &params).unwrap();
         let meter = Arc::default();
         (Track::of(&call, &meter, Instant::now()).unwrap(), meter)
     }

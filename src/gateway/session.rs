@@ -45,11 +45,11 @@ use crate::mcp::subscription::Subscriptions;
 use crate::outcome::result::Executed;
 use crate::rpc::error::RpcError;
 use crate::rpc::id::Id;
-use crate::rpc::message::{Class, Malformed, Message, Request, parse};
+use crate::rpc::message::{self, Class, Malformed, Message, Request};
 use crate::sys::{self, Poll};
 use crate::thread::{self, Thread};
-use crate::wire::frame::{FrameError, Lines};
-use crate::wire::outbox::{Frame, Ticket};
+use crate::wire::frame::{Frame, FrameError, Lines};
+use crate::wire::outbox::{self, Ticket};
 use crate::wire::stdio::{Input, Output};
 
 /// Why a session ended.
@@ -298,7 +298,7 @@ impl Reader {
                 Some(Ok(frame)) => {
                     self.shared.counters.frames_in.add(1);
                     self.shared.counters.largest_in.raise(frame.bytes() as u64);
-                    self.take_line(frame.text());
+                    self.take_line(&frame);
                 }
                 Some(Err(error)) => self.bad_frame(error, lines.last()),
                 None => {
@@ -323,8 +323,9 @@ impl Reader {
         self.shared.journal.fingerprint(line, &self.begun)
     }
 
-    fn take_line(&mut self, line: &str) {
-        match parse(line) {
+    fn take_line(&mut self, frame: &Frame<'_>) {
+        let line = frame.text();
+        match message::read(frame) {
             Ok(Message::Request(request)) => self.take_request(&request, line),
             Ok(Message::Notification(notification)) => match self.session.notification(&notification) {
                 Note::Cancel { id, reason: _ } => self.cancel(&id),
@@ -525,7 +526,7 @@ impl Reader {
     fn end_subscriptions(&mut self) {
         for id in self.subscriptions.take_all() {
             for line in render_subscription_end(&id, "server shutting down") {
-                self.shared.outbox.push(Frame::new(line, None));
+                self.shared.outbox.push(outbox::Frame::new(line, None));
             }
         }
     }

@@ -10,7 +10,9 @@ use crate::mcp::era::{Era, Origin};
 use crate::mcp::reply::Reply;
 use crate::rpc::error::{RpcError, kind_of};
 use crate::rpc::id::{Id, IdError};
+use crate::rpc::message::Request;
 use crate::rpc::strict;
+use crate::rpc::text::Text;
 
 /// The tool that reads on in a stored result.
 pub const READ_RESULT: &str = "read_result";
@@ -31,7 +33,7 @@ pub enum Step {
 pub struct Call {
     origin: Origin,
     tool: String,
-    arguments: String,
+    arguments: Text,
     progress: Option<ProgressToken>,
     can_ask: ElicitationForms,
     trace: Option<String>,
@@ -51,24 +53,22 @@ pub enum Asked {
 }
 
 impl Call {
-    /// Reads the parameters of `tools/call`. `meta` is the raw `_meta` object, if there is one.
+    /// Reads the parameters of `tools/call`.
     ///
     /// # Errors
     /// -32602 where the request does not fit the shape of the method.
     pub(crate) fn read(
         origin: Origin,
-        params: Option<&str>,
-        meta: Option<&str>,
+        opened: &Opened<'_>,
         can_ask: ElicitationForms,
     ) -> Result<Call, RpcError> {
-        let [name, arguments] = members(params, ["name", "arguments"]);
-        let tool = expect_string(name, "name")?.into_owned();
-        let arguments = match arguments {
-            None => "{}",
-            Some(raw) if strict::is_object(raw) => raw,
+        let tool = expect_string(opened.name, "name")?.into_owned();
+        let arguments = match opened.arguments {
+            None => Text::from("{}".to_owned()),
+            Some(raw) if strict::is_object(raw) => opened.request.keep(raw),
             Some(raw) => return Err(expected("arguments to be an object", Some(raw))),
         };
-        let [token, trace] = members(meta, ["progressToken", "traceparent"]);
+        let [token, trace] = members(opened.meta, ["progressToken", "traceparent"]);
         let trace = match origin.era {
             Era::Modern => trace.and_then(strict::string).filter(|t| is_traceparent(t)),
             Era::Legacy(_) => None,
@@ -76,7 +76,7 @@ impl Call {
         Ok(Call {
             origin,
             tool,
-            arguments: arguments.to_owned(),
+            arguments,
             progress: token.map(ProgressToken::read).transpose()?,
             can_ask,
             trace: trace.map(|t| t.into_owned()),
@@ -93,7 +93,7 @@ impl Call {
         Ok(Call {
             origin,
             tool: READ_RESULT.to_owned(),
-            arguments: format!(r#"{{"cursor":"{cursor}"}}"#),
+            arguments: Text::from(format!(r#"{{"cursor":"{cursor}"}}"#)),
             progress: token.map(ProgressToken::read).transpose()?,
             can_ask: ElicitationForms::default(),
             trace: None,
@@ -118,7 +118,7 @@ impl Call {
 
     /// Raw JSON text of the arguments object, `{}` where the request had none; strictly checked, digits exact.
     pub fn arguments(&self) -> &str {
-        &self.arguments
+        self.arguments.as_str()
     }
 
     /// The token for progress notifications, if they are wanted.
@@ -224,6 +224,23 @@ impl Listen {
     }
 }
 
+/// A request whose parameters were looked through once for what a call needs: a second pass over 4 MiB is one too many.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Opened<'a> {
+    pub(crate) request: &'a Request<'a>,
+    /// The raw `_meta`.
+    pub(crate) meta: Option<&'a str>,
+    name: Option<&'a str>,
+    arguments: Option<&'a str>,
+}
+
+impl<'a> Opened<'a> {
+    pub(crate) fn new(request: &'a Request<'a>) -> Opened<'a> {
+        let [meta, name, arguments] = members(request.params(), ["_meta", "name", "arguments"]);
+        Opened { request, meta, name, arguments }
+    }
+}
+
 /// The wanted members of an object; none of an absent one.
 pub(crate) fn members<'a, const N: usize>(raw: Option<&'a str>, names: [&'static str; N]) -> [Option<&'a str>; N] {
     raw.and_then(|raw| strict::members(raw, names).ok()).unwrap_or([None; N])
@@ -259,15 +276,24 @@ fn is_traceparent(text: &str) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::rpc::message::{Message, parse};
 
     fn origin(era: Era) -> Origin {
         Origin { id: Id::integer(1), era }
     }
 
+    impl Call {
+        /// Read from these parameters.
+        pub(crate) fn testing(origin: Origin, params: &str) -> Result<Call, RpcError> {
+            let line = format!(r#"{{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{params}}}"#);
+            let Ok(Message::Request(request)) = parse(&line) else { panic!("no request: {line}") };
+            Call::read(origin, &Opened::new(&request), ElicitationForms::default())
+        }
+    }
+
     #[track_caller]
     fn check_call(params: &str, expected: Result<(&str, &str), &str>) {
-        let [meta] = members(Some(params), ["_meta"]);
-        let call = Call::read(origin(Era::Modern), Some(params), meta, ElicitationForms::default());
+        let call = Call::testing(origin(Era::Modern), params);
         let got = call.as_ref().map(|call| (call.tool(), call.arguments()));
         assert_eq!(got.map_err(|error| error.message.as_str()), expected, "{params}");
     }
@@ -284,8 +310,8 @@ mod tests {
 
     #[track_caller]
     fn check_token(token: &str, expected: Result<&str, &str>) {
-        let meta = format!(r#"{{"progressToken":{token}}}"#);
-        let call = Call::read(origin(Era::Modern), Some(r#"{"name":"x"}"#), Some(&meta), ElicitationForms::default());
+        let params = format!(r#"{{"name":"x","_meta":{{"progressToken":{token}}}}}"#);
+        let call = Call::testing(origin(Era::Modern), &params);
         match (call, expected) {
             (Ok(call), Ok(written)) => assert_eq!(call.progress().unwrap().to_json(), written),
             (Err(error), Err(message)) => {
@@ -309,8 +335,8 @@ mod tests {
 
     #[track_caller]
     fn check_trace(text: &str, valid: bool) {
-        let meta = format!(r#"{{"traceparent":"{text}"}}"#);
-        let read = |era| Call::read(origin(era), Some(r#"{"name":"x"}"#), Some(&meta), ElicitationForms::default());
+        let params = format!(r#"{{"name":"x","_meta":{{"traceparent":"{text}"}}}}"#);
+        let read = |era| Call::testing(origin(era), &params);
         assert_eq!(read(Era::Modern).unwrap().trace(), valid.then_some(text));
         assert_eq!(read(Era::Legacy(crate::mcp::era::Revision::V2025_11_25)).unwrap().trace(), None);
     }

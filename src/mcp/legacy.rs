@@ -7,7 +7,7 @@
 //! ```
 //! Tools may be called from `Agreed` on. No question may be asked before `Ready`.
 
-use crate::mcp::call::{ElicitationForms, Step, expect_object, expect_string, members};
+use crate::mcp::call::{ElicitationForms, Opened, Step, expect_object, expect_string, members};
 use crate::mcp::era::{Era, Origin, Revision};
 use crate::mcp::method::{self, Announced};
 use crate::mcp::reply::Reply;
@@ -78,16 +78,11 @@ impl Handshake {
         }
     }
 
-    /// Serves a request without a claim. `meta` is its raw `_meta`, or what is wrong with it.
-    pub(crate) fn step(
-        &mut self,
-        request: &Request<'_>,
-        meta: Result<Option<&str>, RpcError>,
-        announced: Announced<'_>,
-    ) -> Step {
+    /// Serves a request without a claim.
+    pub(crate) fn step(&mut self, opened: &Opened<'_>, announced: Announced<'_>) -> Step {
         let era = Era::Legacy(self.agreement().map_or(Revision::V2024_11_05, |agreement| agreement.revision));
-        let origin = Origin { id: request.id().clone(), era };
-        match self.route(request, &origin, meta, announced) {
+        let origin = Origin { id: opened.request.id().clone(), era };
+        match self.route(opened, &origin, announced) {
             Ok(step) => step,
             Err(error) => Step::Answer(origin, Reply::Error(error)),
         }
@@ -95,22 +90,24 @@ impl Handshake {
 
     fn route(
         &mut self,
-        request: &Request<'_>,
+        opened: &Opened<'_>,
         origin: &Origin,
-        meta: Result<Option<&str>, RpcError>,
         announced: Announced<'_>,
     ) -> Result<Step, RpcError> {
+        let request = opened.request;
         // A life sign: answered at any time, before `initialize` too.
         if request.method() == "ping" {
             return Ok(Step::Answer(origin.clone(), Reply::Pong));
         }
-        let meta = meta?;
+        if let Some(meta) = opened.meta {
+            expect_object(Some(meta), "_meta")?;
+        }
         if request.method() == "initialize" {
             return self.initialize(request, announced);
         }
-        refuse_modern(request, meta)?;
+        refuse_modern(request, opened.meta)?;
         let agreement = self.agreement().ok_or_else(not_initialized)?;
-        method::step(request, origin, meta, agreement.can_ask, announced.tools)
+        method::step(opened, origin, agreement.can_ask, announced.tools)
     }
 
     /// Agrees on the asked revision, or on the newest one with a handshake: never an error for an unknown version, as

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use crate::mcp::call::{Call, ElicitationForms, Step, expect_string, members};
+use crate::mcp::call::{Call, ElicitationForms, Opened, Step, expect_string, members};
 use crate::mcp::era::{Era, Origin};
 use crate::mcp::listing::ToolListing;
 use crate::mcp::reply::{RESOURCE_NOT_FOUND, Reply};
@@ -26,20 +26,18 @@ pub(crate) struct Announced<'a> {
 /// # Errors
 /// -32601 for a method that is not in it, -32602 for parameters that do not fit theirs.
 pub(crate) fn step(
-    request: &Request<'_>,
+    opened: &Opened<'_>,
     origin: &Origin,
-    meta: Option<&str>,
     can_ask: ElicitationForms,
     tools: &Arc<ToolListing>,
 ) -> Result<Step, RpcError> {
+    let request = opened.request;
     let reply = match request.method() {
-        "tools/call" => {
-            return Call::read(origin.clone(), request.params(), meta, can_ask).map(Step::Call);
-        }
+        "tools/call" => return Call::read(origin.clone(), opened, can_ask).map(Step::Call),
         "tools/list" => only_page(request, Reply::Tools(tools.clone()))?,
         "resources/list" => only_page(request, Reply::Resources)?,
         "resources/templates/list" => only_page(request, Reply::ResourceTemplates)?,
-        "resources/read" => return read_resource(request, origin, meta),
+        "resources/read" => return read_resource(request, origin, opened.meta),
         other => return Err(not_found(other)),
     };
     Ok(Step::Answer(origin.clone(), reply))

@@ -2,12 +2,11 @@
 //!
 //! The order of the checks is fixed: `_meta`, version, method, parameters. Who the client says it is, is never looked at.
 
-use crate::mcp::call::{ElicitationForms, Listen, Step, expect_object, expect_string, members};
+use crate::mcp::call::{ElicitationForms, Listen, Opened, Step, expect_object, expect_string, members};
 use crate::mcp::era::{Era, Origin, Revision};
 use crate::mcp::method::{self, Announced, not_found};
 use crate::mcp::reply::{Reply, UNSUPPORTED_VERSION};
 use crate::rpc::error::{METHOD_NOT_FOUND, RpcError, shown};
-use crate::rpc::message::Request;
 use crate::wire::escape;
 
 pub(crate) const PROTOCOL_VERSION: &str = "io.modelcontextprotocol/protocolVersion";
@@ -18,15 +17,16 @@ const LOG_LEVELS: [&str; 8] = ["debug", "info", "notice", "warning", "error", "c
 const VERSION_BYTES: usize = 256;
 
 /// Serves a request whose `meta` has a claim.
-pub(crate) fn step(request: &Request<'_>, meta: &str, announced: Announced<'_>) -> Step {
-    let origin = Origin { id: request.id().clone(), era: Era::Modern };
-    match route(request, &origin, meta, announced) {
+pub(crate) fn step(opened: &Opened<'_>, meta: &str, announced: Announced<'_>) -> Step {
+    let origin = Origin { id: opened.request.id().clone(), era: Era::Modern };
+    match route(opened, &origin, meta, announced) {
         Ok(step) => step,
         Err(error) => Step::Answer(origin, Reply::Error(error)),
     }
 }
 
-fn route(request: &Request<'_>, origin: &Origin, meta: &str, announced: Announced<'_>) -> Result<Step, RpcError> {
+fn route(opened: &Opened<'_>, origin: &Origin, meta: &str, announced: Announced<'_>) -> Result<Step, RpcError> {
+    let request = opened.request;
     let can_ask = read_claim(meta)?;
     match request.method() {
         "server/discover" => {
@@ -42,7 +42,7 @@ fn route(request: &Request<'_>, origin: &Origin, meta: &str, announced: Announce
             ),
         )),
         "ping" => Err(not_found("ping")),
-        _ => method::step(request, origin, Some(meta), can_ask, announced.tools),
+        _ => method::step(opened, origin, can_ask, announced.tools),
     }
 }
 

@@ -560,12 +560,8 @@ mod tests {
 
     #[test]
     fn progress_has_no_message_in_the_oldest_revision_s90_s93_s95() {
-        let call = crate::mcp::call::Call::read(
-            Origin { id: Id::integer(1), era: Era::Modern },
-            Some(r#"{"name":"x"}"#),
-            Some(r#"{"progressToken":"0"}"#),
-            Default::default(),
-        );
+        let origin = Origin { id: Id::integer(1), era: Era::Modern };
+        let call = crate::mcp::call::Call::testing(origin, r#"{"name":"x","_meta":{"progressToken":"0"}}"#);
         let token = call.unwrap().progress().cloned().unwrap();
         let progress = Progress { done: 1, total: Some(2), message: Some("m") };
         let expected = r#"{"jsonrpc":"2.0","method":"notifications/progress","params":{"progressToken":"0","progress":1,"total":2,"message":"m"}}"#;

@@ -5,7 +5,7 @@
 
 use std::sync::Arc;
 
-use crate::mcp::call::{Step, expect_object, members};
+use crate::mcp::call::{Opened, Step, members};
 use crate::mcp::era::Revision;
 use crate::mcp::legacy::{Handshake, Ready};
 use crate::mcp::listing::ToolListing;
@@ -59,16 +59,15 @@ impl Session {
 
     /// Takes one request in. Every request yields exactly one step, at any time.
     pub fn request(&mut self, request: &Request<'_>) -> Step {
-        let [meta] = members(request.params(), ["_meta"]);
+        let opened = Opened::new(request);
         let announced = Announced { tools: &self.tools, instructions: &self.instructions };
-        match (meta, members(meta, [PROTOCOL_VERSION])) {
+        match (opened.meta, members(opened.meta, [PROTOCOL_VERSION])) {
             (Some(meta), [Some(claim)]) => {
                 self.recent |= is_recent_claim(claim);
-                modern::step(request, meta, announced)
+                modern::step(&opened, meta, announced)
             }
-            (meta, _) => {
-                let meta = meta.map(|raw| expect_object(Some(raw), "_meta")).transpose();
-                let step = self.handshake.step(request, meta, announced);
+            (_, _) => {
+                let step = self.handshake.step(&opened, announced);
                 let agreement = self.handshake.agreement();
                 self.recent |= agreement.is_some_and(|a| a.revision() >= Revision::V2025_11_25);
                 step

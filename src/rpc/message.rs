@@ -6,6 +6,7 @@
 
 use std::borrow::Cow;
 use std::fmt;
+use std::sync::Arc;
 
 use serde_json::value::RawValue;
 
@@ -13,7 +14,8 @@ use crate::limits::NESTING_LEVELS;
 use crate::rpc::error::{INVALID_PARAMS, INVALID_REQUEST, PARSE_ERROR, RpcError, kind_of, shown};
 use crate::rpc::id::{Id, IdError};
 use crate::rpc::strict::{self, Flaw, MembersError};
-use crate::wire::frame::FrameError;
+use crate::rpc::text::Text;
+use crate::wire::frame::{Frame, FrameError};
 
 /// A request: it has an id and is answered once.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -21,6 +23,7 @@ pub struct Request<'a> {
     id: Id,
     method: Cow<'a, str>,
     params: Option<&'a str>,
+    line: Option<&'a Arc<String>>,
 }
 
 impl<'a> Request<'a> {
@@ -37,6 +40,11 @@ impl<'a> Request<'a> {
     /// The raw text of the object, if there is one.
     pub fn params(&self) -> Option<&'a str> {
         self.params
+    }
+
+    /// A part of its line for whoever outlives that: copied, or kept with all of a long line.
+    pub fn keep(&self, part: &'a str) -> Text {
+        Text::of(part, self.line)
     }
 }
 
@@ -97,6 +105,17 @@ pub enum Message<'a> {
     Unaddressed(&'a str),
     /// A notification that cannot be read and must not be answered.
     Ignored(MalformedKind),
+}
+
+/// Reads one frame.
+///
+/// # Errors
+/// As `parse`.
+pub fn read<'a>(frame: &'a Frame<'_>) -> Result<Message<'a>, Malformed> {
+    parse(frame.text()).map(|message| match message {
+        Message::Request(request) => Message::Request(Request { line: frame.whole(), ..request }),
+        other => other,
+    })
 }
 
 /// Reads one line.
@@ -193,7 +212,7 @@ impl<'a> Envelope<'a> {
                 Err(self.refuse(MalformedKind::BadParams, format!("expected params to be an object, got {got}")))
             }
             (None, Some(raw)) if !strict::is_object(raw) => Ok(Message::Ignored(MalformedKind::BadParams)),
-            (Some(id), params) => Ok(Message::Request(Request { id, method, params })),
+            (Some(id), params) => Ok(Message::Request(Request { id, method, params, line: None })),
             (None, params) => Ok(Message::Notification(Notification { method, params })),
         }
     }

@@ -9,4 +9,6 @@ pub mod strict;
 
 pub mod id;
 
+pub mod text;
+
 pub mod message;

@@ -56,9 +56,11 @@ pub fn inspect(text: &str) -> Result<(), Flaw> {
             }
             b',' => key_next = matches!(open.last(), Some(Some(_))),
             b'"' => {
-                let end = string_end(text, at);
+                let (end, has_escape) = string_end(text, at);
                 let string = &text[at..end];
-                inspect_surrogates(string)?;
+                if has_escape {
+                    inspect_surrogates(string)?;
+                }
                 if key_next && let Some(Some(keys)) = open.last_mut() {
                     inspect_key(string, keys)?;
                 }
@@ -100,17 +102,19 @@ fn inspect_surrogates(string: &str) -> Result<(), Flaw> {
     Ok(())
 }
 
-/// Where the string that begins at `start` ends, its closing quote included.
-fn string_end(text: &str, start: usize) -> usize {
+/// Where the string that begins at `start` ends, its closing quote included, and whether anything in it is escaped.
+fn string_end(text: &str, start: usize) -> (usize, bool) {
     let bytes = text.as_bytes();
     let mut at = start + 1;
+    let mut has_escape = false;
     while let Some(found) = bytes.get(at..).and_then(|rest| memchr2(b'"', b'\\', rest)) {
         if bytes[at + found] == b'"' {
-            return at + found + 1;
+            return (at + found + 1, has_escape);
         }
+        has_escape = true;
         at += found + 2;
     }
-    text.len()
+    (text.len(), has_escape)
 }
 
 /// The decoded text of a raw JSON string; `None` for any other value, and for half a surrogate pair.
@@ -202,7 +206,7 @@ pub fn numbers_exact(raw: &str) -> Result<(), InexactNumber> {
     let mut at = 0;
     while let Some(b) = bytes.get(at) {
         match b {
-            b'"' => at = string_end(raw, at),
+            b'"' => at = string_end(raw, at).0,
             b'-' | b'0'..=b'9' => {
                 let length = bytes[at..].iter().take_while(|b| is_number_byte(**b)).count();
                 let token = &raw[at..at + length];

@@ -2,30 +2,49 @@
 //!
 //! A line is the bytes up to 0x0A, found in bytes and decoded once, so no read boundary can damage a character. It never
 //! holds more than the limit and one read, never looks at a byte twice in search of the line feed, and never gives out
-//! the text of a line that was too long, not UTF-8, or cut off by the end of the stream.
+//! the text of a line that was too long, not UTF-8, or cut off by the end of the stream. A long line is handed over as it
+//! lies, so that whoever needs a part of it later keeps it and copies nothing.
 //! Forgiven: one CR before the LF, and lines of JSON white space only. Pure: the caller reads, this file only keeps.
 
 use std::fmt;
 use std::ops::Range;
+use std::sync::Arc;
 
 use memchr::memchr;
 
 use crate::limits::READ_BYTES;
 
-/// A buffer grown beyond this by a large line is given back once the line is gone.
-const KEPT_BYTES: usize = 4 * READ_BYTES;
+/// A longer line is handed over with the buffer it lies in.
+const LONG_BYTES: usize = READ_BYTES;
 
 /// One line: valid UTF-8, at most the limit, not blank, without its line end.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Frame<'a> {
-    text: &'a str,
+    text: Text<'a>,
     bytes: usize,
 }
 
-impl<'a> Frame<'a> {
+#[derive(Debug, Clone, PartialEq, Eq)]
+enum Text<'a> {
+    Lent(&'a str),
+    Whole(Arc<String>),
+}
+
+impl Frame<'_> {
     /// The line without LF and without one CR before it.
-    pub fn text(&self) -> &'a str {
-        self.text
+    pub fn text(&self) -> &str {
+        match &self.text {
+            Text::Lent(text) => text,
+            Text::Whole(text) => text,
+        }
+    }
+
+    /// The same of a long line, to be kept; `None` for one that is cheaper to copy from.
+    pub fn whole(&self) -> Option<&Arc<String>> {
+        match &self.text {
+            Text::Lent(_) => None,
+            Text::Whole(text) => Some(text),
+        }
     }
 
     /// Bytes the line took before its LF, a forgiven CR included.
@@ -88,6 +107,8 @@ pub struct Lines {
     discarded: Option<usize>,
     /// Where the line lies that was spoken of last.
     last: Range<usize>,
+    /// That line, if it was a long one that is not UTF-8.
+    last_long: Vec<u8>,
 }
 
 enum Found {
@@ -98,7 +119,7 @@ enum Found {
 impl Lines {
     /// A reader whose lines have at most `limit` bytes before their LF (a CR counts).
     pub fn new(limit: usize) -> Lines {
-        Lines { buffer: Vec::new(), start: 0, scanned: 0, end: 0, limit, discarded: None, last: 0..0 }
+        Lines { buffer: Vec::new(), start: 0, scanned: 0, end: 0, limit, discarded: None, last: 0..0, last_long: Vec::new() }
     }
 
     /// Room for the next read, at least 64 KiB. Call it only after `next_frame` returned `None`: then at most
@@ -133,14 +154,45 @@ impl Lines {
                     return Some(Err(FrameError::TooLong { limit, seen }));
                 }
                 Found::Line(range) if is_blank(&self.buffer[range.clone()]) => continue,
+                Found::Line(range) if self.is_worth_a_buffer(&range) => return Some(self.hand_over(range)),
                 Found::Line(range) => &self.buffer[range],
             };
             let body = line.strip_suffix(b"\r").unwrap_or(line);
             let bytes = line.len();
             return Some(match std::str::from_utf8(body) {
-                Ok(text) => Ok(Frame { text, bytes }),
+                Ok(text) => Ok(Frame { text: Text::Lent(text), bytes }),
                 Err(error) => Err(FrameError::NotUtf8 { at: error.valid_up_to() }),
             });
+        }
+    }
+
+    /// What lies behind the line is copied, so that it never is more than the line itself.
+    fn is_worth_a_buffer(&self, line: &Range<usize>) -> bool {
+        line.len() > LONG_BYTES && line.len() >= self.end - self.start
+    }
+
+    /// A long line goes with its buffer; what was read behind it begins another.
+    fn hand_over(&mut self, range: Range<usize>) -> Result<Frame<'static>, FrameError> {
+        let bytes = range.len();
+        let rest = self.buffer[self.start..self.end].to_vec();
+        (self.start, self.scanned, self.end, self.last) = (0, 0, rest.len(), 0..0);
+        let mut line = std::mem::replace(&mut self.buffer, rest);
+        line.truncate(range.end);
+        line.drain(..range.start);
+        // Admission counts the line, not what its buffer grew to.
+        line.shrink_to_fit();
+        match String::from_utf8(line) {
+            Ok(mut text) => {
+                if text.ends_with('\r') {
+                    text.pop();
+                }
+                Ok(Frame { text: Text::Whole(Arc::new(text)), bytes })
+            }
+            Err(error) => {
+                let at = error.utf8_error().valid_up_to();
+                self.last_long = error.into_bytes();
+                Err(FrameError::NotUtf8 { at })
+            }
         }
     }
 
@@ -158,10 +210,10 @@ impl Lines {
         }
     }
 
-    /// The bytes of the line that `next_frame` or `finish` spoke of last, to be fingerprinted and for nothing else; of a line
-    /// over the limit only what was not thrown away. Gone with the next `spare`.
+    /// The bytes of the line that `next_frame` or `finish` refused last, to be fingerprinted and for nothing else; of a line
+    /// over the limit only what was not thrown away. Gone with the next line or `spare`.
     pub fn last(&self) -> &[u8] {
-        &self.buffer[self.last.clone()]
+        if self.last_long.is_empty() { &self.buffer[self.last.clone()] } else { &self.last_long }
     }
 
     /// The line that has begun and not ended, as far as it was read; empty while one over the limit is thrown away.
@@ -181,6 +233,7 @@ impl Lines {
         };
         let line = self.start..self.scanned + at;
         self.last = line.clone();
+        self.last_long = Vec::new();
         self.start = line.end + 1;
         self.scanned = self.start;
         let seen = self.discarded.take().unwrap_or(0) + line.len();
@@ -197,16 +250,17 @@ impl Lines {
         }
     }
 
-    /// Moves the unfinished line to the front, once a line, and gives back what a large line had needed.
+    /// Moves the unfinished line to the front, once a line, and gives back what one over the limit had needed.
     fn compact(&mut self) {
         self.last = 0..0;
+        self.last_long = Vec::new();
         if self.start > 0 {
             self.buffer.copy_within(self.start..self.end, 0);
             self.end -= self.start;
             self.scanned -= self.start;
             self.start = 0;
         }
-        if self.buffer.len() > KEPT_BYTES && self.end <= READ_BYTES {
+        if self.buffer.len() > 4 * READ_BYTES && self.end <= READ_BYTES {
             self.buffer.truncate(2 * READ_BYTES);
             self.buffer.shrink_to_fit();
         }
@@ -358,6 +412,59 @@ mod tests {
         }
     }
 
+    /// All of it is in the buffer before the first line is taken.
+    fn read_at_once(input: &[u8]) -> Lines {
+        let mut lines = Lines::new(4 << 20);
+        for part in input.chunks(READ_BYTES) {
+            lines.spare()[..part.len()].copy_from_slice(part);
+            lines.filled(part.len());
+        }
+        lines
+    }
+
+    #[test]
+    fn a_long_line_is_handed_over_and_what_follows_stays() {
+        for (before, line_bytes, is_whole) in [("", LONG_BYTES, false), ("", LONG_BYTES + 1, true), ("{}\n", LONG_BYTES + 1, true)] {
+            let input = format!("{before}{}\u{1f389}\r\n{{\"a\":1}}\nrest", "x".repeat(line_bytes - 5));
+            let mut lines = read_at_once(input.as_bytes());
+            if !before.is_empty() {
+                assert_eq!(lines.next_frame().unwrap().unwrap().text(), "{}");
+            }
+            let frame = lines.next_frame().unwrap().unwrap();
+            assert_eq!((frame.bytes(), frame.whole().is_some()), (line_bytes, is_whole));
+            assert!(frame.text().ends_with("x\u{1f389}"));
+            if let Some(whole) = frame.whole() {
+                assert!(whole.capacity() <= line_bytes, "admission counts no more than the line");
+            }
+            assert_eq!(lines.next_frame().unwrap().unwrap().text(), "{\"a\":1}");
+            assert!(lines.next_frame().is_none());
+            assert_eq!(lines.unfinished(), b"rest");
+            lines.spare()[..2].copy_from_slice(b"!\n");
+            lines.filled(2);
+            assert_eq!(lines.next_frame().unwrap().unwrap().text(), "rest!");
+        }
+    }
+
+    #[test]
+    fn a_long_line_with_more_behind_it_than_itself_stays_where_it_is() {
+        let line = "x".repeat(LONG_BYTES + 1);
+        let mut lines = read_at_once(format!("{line}\n{line}\n{line}\n").as_bytes());
+        let is_whole = [(); 3].map(|()| lines.next_frame().unwrap().unwrap().whole().is_some());
+        assert_eq!(is_whole, [false, false, true]);
+    }
+
+    #[test]
+    fn a_long_line_that_is_not_utf8_can_be_fingerprinted() {
+        let mut bad = vec![b'x'; LONG_BYTES + 1];
+        bad[LONG_BYTES - 1] = 0xff;
+        let mut lines = read_at_once(&[&bad[..], b"\n{}\n\xff\n"].concat());
+        assert_eq!(lines.next_frame(), Some(Err(FrameError::NotUtf8 { at: LONG_BYTES - 1 })));
+        assert_eq!(lines.last(), bad);
+        assert_eq!(lines.next_frame().unwrap().unwrap().text(), "{}");
+        assert_eq!(lines.next_frame(), Some(Err(FrameError::NotUtf8 { at: 0 })));
+        assert_eq!(lines.last(), b"\xff");
+    }
+
     #[test]
     fn large_line_gives_its_room_back() {
         let mut lines = Lines::new(4 << 20);
@@ -368,7 +475,7 @@ mod tests {
         }
         assert_eq!(lines.next_frame().map(|f| f.map(|f| f.bytes())), Some(Ok(4 << 20)));
         lines.spare();
-        assert!(lines.buffer.capacity() <= KEPT_BYTES);
+        assert!(lines.buffer.capacity() <= 4 * READ_BYTES);
     }
 
     #[test]

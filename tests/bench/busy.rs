@@ -90,7 +90,7 @@ fn behind(long: &str, id: usize, stdin: &mut ChildStdin, stdout: &mut BufReader<
 }
 
 fn behind_a_long_line(gateway: &mut Gateway, echo: &mut Echo) {
-    const RUNS: usize = 50;
+    const RUNS: usize = 500;
     const LONG_ID: usize = 7_000_000;
     let empty = call(LONG_ID, "true", r#"{"x":""}"#).len() - 1;
     let long = call(LONG_ID, "true", &format!(r#"{{"x":"{}"}}"#, "a".repeat(LINE - empty)));
