@@ -6,6 +6,7 @@
 
 #[cfg(feature = "ssh")]
 pub mod ssh;
+pub mod turns;
 
 use std::fs::File;
 use std::io::{self, IoSlice};

@@ -16,6 +16,7 @@ use crate::mcp::render::render;
 use crate::outcome::budget::Sinks;
 use crate::outcome::result::{Code, Executed};
 use crate::policy::decide::Refusal;
+use crate::sys::turns::{Turns, take_turns};
 use crate::thread::{self, Thread};
 use crate::wire::outbox::Ticket;
 
@@ -65,6 +66,7 @@ impl Pool {
 }
 
 fn work(shared: &Shared) {
+    take_turns(Turns::Long);
     while let Some((ticket, admitted)) = shared.inflight.next() {
         let origin = admitted.job.call.origin().clone();
         let asked = admitted.job.call.asked().clone();

@@ -12,6 +12,7 @@
 //! Why memory is bounded: reservations are, that room is, and those ids are. Once they fill theirs too, the next line stays
 //! where it is, in the buffer and then in the pipe, until the writer made room; until then every line is taken, so every
 //! cancel is. If nothing leaves for 30 s while something is owed, the session ends and says why.
+//! Why a ping is answered soon: a long line is handed on as it lies, and this thread and the writer go before workers.
 
 use std::io::{self, ErrorKind};
 use std::sync::Arc;
@@ -46,6 +47,7 @@ use crate::outcome::result::Executed;
 use crate::rpc::error::RpcError;
 use crate::rpc::id::Id;
 use crate::rpc::message::{self, Class, Malformed, Message, Request};
+use crate::sys::turns::{Turns, take_turns};
 use crate::sys::{self, Poll};
 use crate::thread::{self, Thread};
 use crate::wire::frame::{Frame, FrameError, Lines};
@@ -117,6 +119,7 @@ impl Reader {
         let output = Arc::new(output);
         let (for_writer, writer_output) = (shared.clone(), output.clone());
         let writer = thread::spawn("tg-writer", move || {
+            take_turns(Turns::Short);
             let told = WriterTold(for_writer);
             told.0.outbox.write_all_to(&writer_output, &told);
         })?;
@@ -144,6 +147,7 @@ impl Reader {
 
     /// Serves until the end; everything is joined or let go when it returns.
     pub fn run(mut self) -> Cause {
+        take_turns(Turns::Short);
         loop {
             self.take_events();
             self.catch_up();
@@ -498,102 +502,9 @@ impl Reader {
             self.shared.counters.refusals.add("unanswered");
         }
     }
-
-    /// The beginning of the end, once; a stronger cause replaces a grace that still runs.
-    fn end(&mut self, cause: Cause) {
-        let has_grace = matches!(cause, Cause::Eof | Cause::Malformed);
-        match &mut self.phase {
-            Phase::Serving => {
-                self.phase = Phase::Ending { cause, began: Instant::now(), grace: self.rules.grace, told: false };
-                self.end_subscriptions();
-                if cause != Cause::Eof {
-                    self.answer_queued();
-                }
-            }
-            Phase::Ending { .. } | Phase::Draining { .. } => {}
-        }
-        if let Phase::Ending { grace, .. } = &mut self.phase
-            && !has_grace
-        {
-            *grace = Duration::ZERO;
-        }
-        if matches!(cause, Cause::StdoutBroken | Cause::Stalled) {
-            self.shared.outbox.give_up();
-        }
-    }
-
-    /// Two lines for each of the few there are, once: these need no room.
-    fn end_subscriptions(&mut self) {
-        for id in self.subscriptions.take_all() {
-            for line in render_subscription_end(&id, "server shutting down") {
-                self.shared.outbox.push(outbox::Frame::new(line, None));
-            }
-        }
-    }
-
-    fn answer_queued(&self) {
-        for (ticket, admitted) in self.shared.inflight.take_queued() {
-            let line = render(admitted.job.call.origin(), &answer::ended_before_it_began(admitted.job.call.asked()));
-            self.shared.inflight.finish(ticket, line, Vec::new(), &self.shared.outbox);
-        }
-    }
-
-    /// Moves the end on; `Some` once nothing is left to wait for.
-    fn step(&mut self) -> Option<Cause> {
-        if let Phase::Ending { cause, began, grace, told } = &mut self.phase {
-            let (cause, began) = (*cause, *began);
-            if !*told && began.elapsed() >= *grace {
-                *told = true;
-                self.answer_queued();
-                self.shared.inflight.end_running();
-            }
-            if (self.shared.inflight.is_idle() && self.replies.is_empty()) || began.elapsed() >= END {
-                self.shared.outbox.close();
-                self.phase = Phase::Draining { cause, began };
-            }
-        }
-        if let Phase::Draining { cause, began } = self.phase {
-            return (self.shared.outbox.is_over() || began.elapsed() >= END).then_some(cause);
-        }
-        None
-    }
-
-    /// Whether the client has closed stdin, read to its end or not.
-    fn is_input_closed(&self) -> bool {
-        let mut fds = [Poll::broken(self.input.fd())];
-        sys::poll(&mut fds, Some(Duration::ZERO)).is_ok() && fds[0].is_broken()
-    }
-
-    /// Joins everything that ends, lets go of what will not, and prints the counters.
-    fn finish(mut self, cause: Cause) -> Cause {
-        // A client that is gone closed both; which was noticed first is chance.
-        let is_gone = cause == Cause::StdoutBroken && self.is_input_closed();
-        let cause = if is_gone { Cause::Eof } else { cause };
-        self.shared.outbox.give_up();
-        if let Some(since) = self.unread_since.take() {
-            self.shared.counters.waited(since.elapsed());
-        }
-        if let Some(writer) = self.writer.take() {
-            writer.join();
-        }
-        let is_idle = self.shared.inflight.is_idle();
-        if !is_idle {
-            self.shared.inflight.kill_running();
-        }
-        self.shared.inflight.close();
-        if is_idle {
-            self.pool.join();
-            self.shared.live().world.hands.close();
-            self.shared.journal.close();
-        } else {
-            log::error!("{} calls would not end and were let go", self.shared.inflight.len());
-            self.pool.abandon();
-            self.shared.journal.abandon();
-        }
-        self.shared.print_counters();
-        cause
-    }
 }
+
+mod end;
 
 #[cfg(test)]
 mod tests;

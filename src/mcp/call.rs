@@ -57,11 +57,7 @@ impl Call {
     ///
     /// # Errors
     /// -32602 where the request does not fit the shape of the method.
-    pub(crate) fn read(
-        origin: Origin,
-        opened: &Opened<'_>,
-        can_ask: ElicitationForms,
-    ) -> Result<Call, RpcError> {
+    pub(crate) fn read(origin: Origin, opened: &Opened<'_>, can_ask: ElicitationForms) -> Result<Call, RpcError> {
         let tool = expect_string(opened.name, "name")?.into_owned();
         let arguments = match opened.arguments {
             None => Text::from("{}".to_owned()),

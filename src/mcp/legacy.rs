@@ -88,12 +88,7 @@ impl Handshake {
         }
     }
 
-    fn route(
-        &mut self,
-        opened: &Opened<'_>,
-        origin: &Origin,
-        announced: Announced<'_>,
-    ) -> Result<Step, RpcError> {
+    fn route(&mut self, opened: &Opened<'_>, origin: &Origin, announced: Announced<'_>) -> Result<Step, RpcError> {
         let request = opened.request;
         // A life sign: answered at any time, before `initialize` too.
         if request.method() == "ping" {

@@ -424,7 +424,9 @@ mod tests {
 
     #[test]
     fn a_long_line_is_handed_over_and_what_follows_stays() {
-        for (before, line_bytes, is_whole) in [("", LONG_BYTES, false), ("", LONG_BYTES + 1, true), ("{}\n", LONG_BYTES + 1, true)] {
+        for (before, line_bytes, is_whole) in
+            [("", LONG_BYTES, false), ("", LONG_BYTES + 1, true), ("{}\n", LONG_BYTES + 1, true)]
+        {
             let input = format!("{before}{}\u{1f389}\r\n{{\"a\":1}}\nrest", "x".repeat(line_bytes - 5));
             let mut lines = read_at_once(input.as_bytes());
             if !before.is_empty() {
