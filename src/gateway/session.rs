@@ -37,9 +37,7 @@ use crate::limits::{
 use crate::mcp::call::{Asked, Call, Listen, Step};
 use crate::mcp::era::{Era, Origin};
 use crate::mcp::question::Questions;
-use crate::mcp::render::{
-    render, render_acknowledged, render_subscription_end, render_tools_changed, render_unaddressed_error,
-};
+use crate::mcp::render::{render, render_acknowledged, render_tools_changed, render_unaddressed_error};
 use crate::mcp::reply::Reply;
 use crate::mcp::session::{Note, Session};
 use crate::mcp::subscription::Subscriptions;
@@ -51,7 +49,7 @@ use crate::sys::turns::{Turns, take_turns};
 use crate::sys::{self, Poll};
 use crate::thread::{self, Thread};
 use crate::wire::frame::{Frame, FrameError, Lines};
-use crate::wire::outbox::{self, Ticket};
+use crate::wire::outbox::Ticket;
 use crate::wire::stdio::{Input, Output};
 
 /// Why a session ended.

@@ -3,7 +3,14 @@
 //! The beginning of the end is told once; whatever comes later can only make it quicker. It is over two seconds later at the
 //! latest, whoever does not answer.
 
-use super::*;
+use std::time::{Duration, Instant};
+
+use super::{Cause, Phase, Reader};
+use crate::gateway::answer;
+use crate::limits::END;
+use crate::mcp::render::{render, render_subscription_end};
+use crate::sys::{self, Poll};
+use crate::wire::outbox;
 
 impl Reader {
     /// The beginning of the end, once; a stronger cause replaces a grace that still runs.
