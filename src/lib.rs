@@ -32,6 +32,7 @@ pub mod policy;
 pub mod outcome;
 pub mod executor;
 pub mod journal;
+pub mod approval;
 pub mod config;
 pub mod gateway;
 pub mod cli;

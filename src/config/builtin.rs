@@ -107,6 +107,7 @@ impl ToolReader<'_, '_> {
             timeout: terms.timeout.map_or(self.limits.call_timeout, |said| said.value),
             allow,
             pace: terms.pace,
+            confirm: crate::policy::rules::Confirm::Never,
         }
     }
 }

@@ -289,7 +289,16 @@ impl<'w> ToolReader<'_, 'w> {
         let at_limit = at_limit(written.stop_at_limit);
         Some((
             tool,
-            ToolRule { credential, host, content_bytes, at_limit, timeout, allow: Allow::AsDeclared, pace: written.pace },
+            ToolRule {
+                credential,
+                host,
+                content_bytes,
+                at_limit,
+                timeout,
+                allow: Allow::AsDeclared,
+                pace: written.pace,
+                confirm: crate::policy::rules::Confirm::Never,
+            },
         ))
     }
 

@@ -6,7 +6,7 @@ use crate::action::{Recipe, Tool};
 use crate::limits::Limits;
 use crate::mcp::call::READ_RESULT;
 use crate::mcp::listing::{ToolAnnotations, ToolEntry};
-use crate::policy::rules::{Allow, AtLimit, Pace, ToolRule};
+use crate::policy::rules::{Allow, AtLimit, Confirm, Pace, ToolRule};
 
 const TITLE: &str = "Read on in a result";
 /// The tool's description, as listed.
@@ -37,6 +37,7 @@ pub fn tool(limits: &Limits) -> (Tool, ToolRule) {
         timeout: limits.call_timeout,
         allow: Allow::AsDeclared,
         pace: Pace::default(),
+        confirm: Confirm::Never,
     };
     (tool, rule)
 }

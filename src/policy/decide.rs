@@ -251,7 +251,7 @@ mod tests {
     use crate::action::ssh::{SshTemplate, SshWritten};
     use crate::action::template::argv::Dash;
     use crate::mcp::listing::ToolAnnotations;
-    use crate::policy::rules::{AtLimit, HostKeyPolicy, Pace, Scope, SshAuth, Tie, Toolbox};
+    use crate::policy::rules::{AtLimit, Confirm, HostKeyPolicy, Pace, Scope, SshAuth, Tie, Toolbox};
     use crate::policy::shape::Shape;
     use serde_json::json;
     use std::path::PathBuf;
@@ -333,6 +333,7 @@ mod tests {
             timeout: Duration::from_secs(5),
             allow: Allow::AsDeclared,
             pace: Pace::default(),
+            confirm: Confirm::Never,
         }
     }
 

@@ -52,6 +52,20 @@ pub struct ToolRule {
     pub allow: Allow,
     /// How often, and how many at once.
     pub pace: Pace,
+    /// Whether a human is asked first.
+    pub confirm: Confirm,
+}
+
+/// Whether a human is asked before an action is carried out: `confirm`.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub enum Confirm {
+    /// Nobody is asked.
+    #[default]
+    Never,
+    /// Each time.
+    Ask,
+    /// Until somebody said yes to this tool on this target for as long as the process lives.
+    Session,
 }
 
 /// What may be done with a tool.
