@@ -22,6 +22,16 @@ impl Clock {
         }
     }
 
+    /// Milliseconds since 1970; 0 before.
+    pub fn unix_ms(self) -> u64 {
+        let moment = match self {
+            Clock::System => SystemTime::now(),
+            Clock::Fixed(moment) => moment,
+        };
+        let since = moment.duration_since(UNIX_EPOCH).unwrap_or_default();
+        u64::try_from(since.as_millis()).unwrap_or(u64::MAX)
+    }
+
     /// How long it is since `start`.
     pub fn since(self, start: Instant) -> Duration {
         match self {

@@ -71,6 +71,12 @@ pub const ID_BYTES: usize = 64 << 10;
 pub const NESTING_LEVELS: usize = 64;
 /// Questions to the client that wait at once; more would be a queue in front of one pair of eyes.
 pub const QUESTIONS: usize = 8;
+/// Bytes of an action as it is shown for approval: what nobody reads whole, nobody can approve.
+pub const QUESTION_BYTES: usize = 16 << 10;
+/// Bytes of a reply that carries a question: what is shown, its quotes escaped once more, and its form.
+pub const QUESTION_REPLY_BYTES: usize = 2 * QUESTION_BYTES + (4 << 10);
+/// Tools with targets that stay approved until the process ends; the next one is asked for each time.
+pub const STANDING_APPROVALS: usize = 256;
 /// The highest configurable rate of a tool, in calls a minute: a hundred a second, beyond which no rate says anything.
 pub const RATE_PER_MINUTE_MAX: u32 = 6000;
 /// The most calls a tool's rate can save up.

@@ -7,11 +7,13 @@ use std::time::Duration;
 use crate::gateway::inflight::NotAdmitted;
 use crate::limits;
 use crate::mcp::call::{Asked, Call};
+use crate::mcp::era::Era;
 use crate::mcp::reply::{Contents, Link, MISSING_CAPABILITY, Reply, ResourceReply, ToolReply, UNSUPPORTED_VERSION};
 use crate::mcp::resource::resource_uri;
 use crate::outcome::artifact::Stored;
 use crate::outcome::page::{Page, PageBody};
 use crate::outcome::result::{Code, Executed, Failure, Outcome};
+use crate::policy::consent::Unconsented;
 use crate::policy::decide::Refusal;
 use crate::rpc::error::{INTERNAL_ERROR, INVALID_PARAMS, METHOD_NOT_FOUND, RpcError};
 
@@ -144,7 +146,26 @@ pub fn refusal(call: &Call, refusal: &Refusal, took: Duration) -> Reply {
         | Refusal::ReservedHeader { .. }
         | Refusal::RateLimited { .. }
         | Refusal::TooManyAtOnce { .. } => self::outcome(failure.into(), took),
+        Refusal::Unconsented(why) => unconsented(call, why, failure, took),
     }
+}
+
+/// What a client did wrong in the protocol's own terms is an error of its request; all else is a result of the tool.
+fn unconsented(call: &Call, why: &Unconsented, failure: Failure, took: Duration) -> Reply {
+    let number = match (why, call.origin().era) {
+        (Unconsented::NoApprover { client_alone: true }, Era::Modern) => MISSING_CAPABILITY,
+        (Unconsented::BadState { .. }, _) => INVALID_PARAMS,
+        _ => return self::outcome(failure.into(), took),
+    };
+    let outcome = Outcome::from(failure);
+    let (meta, text) = (outcome.meta(took), outcome.text);
+    let data = match number {
+        MISSING_CAPABILITY => {
+            format!(r#"{{"requiredCapabilities":{{"elicitation":{{"form":{{}}}}}},"tidegate/outcome":{meta}}}"#)
+        }
+        _ => outcome_data(&meta),
+    };
+    Reply::Error(RpcError::new(number, text).with_data(data))
 }
 
 /// The code a refusal is answered with.
@@ -158,6 +179,17 @@ pub fn code(refusal: &Refusal) -> Code {
         | Refusal::ReservedHeader { .. } => Code::Denied,
         Refusal::RateLimited { .. } => Code::RateLimited,
         Refusal::TooManyAtOnce { .. } => Code::Busy,
+        Refusal::Unconsented(why) => match why {
+            Unconsented::NoApprover { .. } => Code::NoApprover,
+            Unconsented::TooMany { .. } => Code::Busy,
+            Unconsented::TimedOut { .. } | Unconsented::BadState { expired: true, .. } => Code::ApprovalTimeout,
+            Unconsented::Denied { .. }
+            | Unconsented::Unusable { .. }
+            | Unconsented::TooLong { .. }
+            | Unconsented::OtherAction
+            | Unconsented::BadState { expired: false, .. } => Code::ApprovalDenied,
+            Unconsented::NotRecorded { .. } => Code::JournalUnavailable,
+        },
     }
 }
 

@@ -9,6 +9,7 @@ use crate::config::{Config, SessionRules};
 use crate::executor::Hands;
 use crate::executor::credential::Vault;
 use crate::gateway::counters::Counters;
+use crate::gateway::desk::Desk;
 use crate::gateway::inflight::Inflight;
 use crate::gateway::live::{self, Announcement, Live};
 use crate::gateway::pipeline::World;
@@ -45,12 +46,15 @@ pub fn assemble(
     let vault = Vault::new(config.credentials, crate::sys::user_id());
     let paces = Paces::new(&tools, Instant::now());
     let store = Arc::new(Store::new(&config.state_dir));
-    let world = World { hands, journal: Arc::clone(&journal), vault, store, paces };
+    let desk = Arc::new(Desk::new(&config.state_dir)?);
+    let world = World { hands, journal: Arc::clone(&journal), vault, store, paces, desk: Arc::clone(&desk) };
+    let approvals = config.approvals;
     let shared = Shared {
         inflight: Inflight::new(config.limits.calls),
         outbox: Outbox::new()?,
         mailbox: Mailbox::new()?,
-        live: Mutex::new(Arc::new(Live { tools, world, facts })),
+        live: Mutex::new(Arc::new(Live { tools, world, facts, approvals })),
+        desk,
         journal,
         counters: Counters::default(),
         clock,

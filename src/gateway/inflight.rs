@@ -2,9 +2,10 @@
 //!
 //! ```text
 //! admit ─▶ Queued ──worker──▶ Running ──finish──▶ Replying ──last byte left──▶ gone
-//!            │ cancel            │ cancel            │ cancel: reply withdrawn if no byte left ─▶ gone
-//!            ▼                   ▼
-//!           gone              Silenced ──finish──▶ gone (nothing is sent)
+//!           │ │ ▲               │ │ cancel            │ cancel: reply withdrawn if no byte left ─▶ gone
+//!    cancel │ │ └─resume─ Waiting◀┘park
+//!           ▼ ▼            │ cancel       Silenced ──finish──▶ gone (nothing is sent)
+//!          gone ◀──────────┘
 //! ```
 //! One mutex, held for a few instructions, never across IO. Whoever removes an entry or finds it silenced sends nothing, so
 //! two replies, or a reply after a cancel, cannot be written; nor can progress behind either, whose track goes under the same
@@ -38,6 +39,8 @@ pub enum NotAdmitted {
 pub enum Cancelled {
     /// It had not started; it never will.
     Queued,
+    /// It waited for an approval; its question is to be withdrawn.
+    Waiting(Ticket),
     /// It runs; its work is being ended.
     Running,
     /// Its reply had not begun to leave and was withdrawn.
@@ -58,6 +61,11 @@ pub struct Admitted<J> {
 
 enum State<J> {
     Queued(J),
+    /// For an approval by `by`.
+    Waiting {
+        job: J,
+        by: &'static str,
+    },
     Running,
     Silenced,
     Replying,
@@ -212,6 +220,67 @@ impl<J> Inflight<J> {
         }
     }
 
+    /// A running call waits for an approval by `by`, without its worker. False: it was cancelled, and is gone.
+    pub fn park(&self, ticket: Ticket, job: J, by: &'static str) -> bool {
+        let mut table = self.lock();
+        match table.entries.get_mut(&ticket) {
+            Some(entry) if matches!(entry.state, State::Running) => {
+                entry.state = State::Waiting { job, by };
+                true
+            }
+            _ => {
+                let gone = table.remove(ticket);
+                drop(table);
+                drop((gone, job));
+                false
+            }
+        }
+    }
+
+    /// A call that waited is queued again, before all others: it has waited long enough. Without effect on one that is gone.
+    pub fn resume(&self, ticket: Ticket, change: impl FnOnce(&mut J)) {
+        let mut table = self.lock();
+        let Some(entry) = table.entries.get_mut(&ticket) else { return };
+        entry.state = match std::mem::replace(&mut entry.state, State::Running) {
+            State::Waiting { mut job, .. } => {
+                change(&mut job);
+                State::Queued(job)
+            }
+            other => {
+                entry.state = other;
+                return;
+            }
+        };
+        table.queue.push_front(ticket);
+        self.work.notify_one();
+    }
+
+    /// Takes a call that waits for an approval; the caller answers it.
+    pub fn take_waiting(&self, ticket: Ticket) -> Option<Admitted<J>> {
+        let mut table = self.lock();
+        let entry = table.entries.get_mut(&ticket)?;
+        match std::mem::replace(&mut entry.state, State::Running) {
+            State::Waiting { job, .. } => Some(Admitted { job, token: entry.token.clone() }),
+            other => {
+                entry.state = other;
+                None
+            }
+        }
+    }
+
+    /// Calls that wait for an approval.
+    pub fn waiting(&self) -> Vec<Ticket> {
+        let table = self.lock();
+        let waiting = table.entries.iter().filter(|(_, entry)| matches!(entry.state, State::Waiting { .. }));
+        waiting.map(|(ticket, _)| *ticket).collect()
+    }
+
+    /// Whether more calls are queued than workers are free to take them.
+    pub fn needs_worker(&self) -> bool {
+        let table = self.lock();
+        table.idle_workers < table.queue.len()
+    }
+
     /// The work of a call has ended; its reply is handed to the outbox unless the call was silenced. True if it was.
     pub fn finish(&self, ticket: Ticket, line: String, stored: Vec<Stored>, outbox: &Outbox) -> bool {
         let mut table = self.lock();
@@ -259,12 +328,13 @@ impl<J> Inflight<J> {
         let may_have_told = table.tracks.remove(&ticket).is_some();
         let Some(entry) = table.entries.get_mut(&ticket) else { return Cancelled::Unknown };
         match entry.state {
-            State::Queued(_) => {
+            State::Queued(_) | State::Waiting { .. } => {
+                let is_waiting = matches!(entry.state, State::Waiting { .. });
                 table.remove(ticket);
                 table.queue.retain(|queued| *queued != ticket);
                 drop(table);
                 withdraw_progress(may_have_told, ticket, outbox);
-                Cancelled::Queued
+                if is_waiting { Cancelled::Waiting(ticket) } else { Cancelled::Queued }
             }
             State::Running => {
                 entry.state = State::Silenced;
@@ -296,9 +366,13 @@ impl<J> Inflight<J> {
         let Table { tracks, entries, .. } = &mut *table;
         let (mut notices, mut rest) = (Vec::new(), None);
         for (ticket, track) in tracks {
-            let is_queued = entries.get(ticket).is_some_and(|entry| matches!(entry.state, State::Queued(_)));
+            let stage = match entries.get(ticket).map(|entry| &entry.state) {
+                Some(State::Queued(_)) => Stage::Queued,
+                Some(State::Waiting { by, .. }) => Stage::Waiting(by),
+                Some(State::Running | State::Silenced | State::Replying) | None => Stage::Running,
+            };
             let age = age(track.admitted());
-            let notice = track.notice(age, if is_queued { Stage::Queued } else { Stage::Running });
+            let notice = track.notice(age, stage);
             notices.extend(notice.map(|notice| (*ticket, notice)));
             rest = Some(rest.map_or(track.rest(age), |rest: Duration| rest.min(track.rest(age))));
         }

@@ -7,6 +7,7 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use crate::action::Tool;
+use crate::approval::ApprovalRules;
 use crate::config::{Config, SessionRules};
 use crate::gateway::pipeline::World;
 use crate::gateway::shared::Facts;
@@ -26,6 +27,8 @@ pub struct Live {
     pub world: World,
     /// What is shown of the configuration.
     pub facts: Facts,
+    /// Who is asked for approval.
+    pub approvals: ApprovalRules,
 }
 
 /// What the loop has to say and to heed from a configuration on.
@@ -69,7 +72,9 @@ impl Live {
         }
         let tools = toolbox(config.tools, &config.limits);
         let world = self.world.next(config.networks, config.credentials, &tools, Instant::now());
-        Live { tools, world, facts: Facts { state_dir: self.facts.state_dir.clone(), log: self.facts.log.clone(), ..facts } }
+        world.desk.set_operators(&config.approvals.operators);
+        let approvals = config.approvals;
+        Live { tools, world, approvals, facts: Facts { state_dir: self.facts.state_dir.clone(), log: self.facts.log.clone(), ..facts } }
     }
 }
 

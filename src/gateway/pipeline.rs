@@ -1,16 +1,19 @@
 //! The security argument, in two functions.
 //!
-//! `judge` turns a call into a grant or a refusal: tool, schema, typed action, decision. It is pure: it resolves no name, opens
-//! no socket, starts no process and sees no credential. `perform` carries a grant out, if the tool's pace lets it begin: the
-//! intent is on disk before anything happens, the credential is handed out after that, and the outcome is recorded before it is answered. There is no other way
+//! `judge` turns a call into a decision or a refusal: tool, schema, typed action, grant, and whether a human is asked first. It is
+//! pure: it resolves no name, opens no socket, starts no process and sees no credential. `perform` carries a grant out, if the
+//! tool's pace lets it begin: an approval is used up and the intent is on disk before anything happens, the credential is handed out after that, and the outcome is recorded before it is answered. There is no other way
 //! from a line on stdin to an effect: an executor takes `Authorized<A>`, and only `policy::decide` makes one.
 
 use std::sync::Arc;
 use std::time::Instant;
 
 use crate::action::Action;
+use crate::approval::state::{SpendError, Unsealed};
+use crate::approval::{Answer, Approver, Extent};
 use crate::executor::credential::{Source, Vault};
 use crate::executor::{CallCtx, Handed, Hands};
+use crate::gateway::desk::{Desk, How};
 use crate::journal::append::{AppendError, Journal, OnDisk};
 use crate::journal::chain::Hash;
 use crate::journal::record::Record;
@@ -19,6 +22,7 @@ use crate::mcp::call::Call;
 use crate::outcome::artifact::Store;
 use crate::outcome::budget::Sinks;
 use crate::outcome::result::{Code, Executed, Failure, Outcome};
+use crate::policy::consent::{Consent, Decision, Unconsented};
 use crate::policy::decide::{Refusal, decide};
 use crate::policy::grant::Grant;
 use crate::policy::pace::Paces;
@@ -36,6 +40,19 @@ pub struct World {
     pub store: Arc<Store>,
     /// Rates and slots of the tools.
     pub paces: Paces,
+    /// Where approvals are used up.
+    pub desk: Arc<Desk>,
+}
+
+/// A yes, to be used up.
+#[derive(Debug)]
+pub struct Approval {
+    /// The question.
+    pub question: String,
+    /// To what it was said.
+    pub consent: Consent,
+    /// What the client brought back, which holds once, and how far that yes goes.
+    pub brought: Option<(Unsealed, Extent)>,
 }
 
 impl World {
@@ -49,17 +66,28 @@ impl World {
             vault: self.vault.next(sources),
             store: Arc::clone(&self.store),
             paces: self.paces.clone(),
+            desk: Arc::clone(&self.desk),
+        }
+    }
+}
+
+impl World {
+    /// In a dry run: what would be carried out, asked for or not. `None` where actions are carried out.
+    pub fn rehearse(&self, grant: &Grant) -> Option<Outcome> {
+        match &self.hands {
+            Hands::Recorder(recorder) => Some(recorder.record(grant)),
+            _ => None,
         }
     }
 }
 
 /// Decides about a call. Nothing has happened when it returns, whatever it returns.
-pub fn judge(call: &Call, tools: &Toolbox) -> Result<Grant, Refusal> {
+pub fn judge(call: &Call, tools: &Toolbox) -> Result<Decision, Refusal> {
     judge_arguments(call.tool(), call.arguments(), tools)
 }
 
 /// The same for a call that nobody made: arguments as strictly checked JSON text of an object.
-pub fn judge_arguments(name: &str, arguments: &str, tools: &Toolbox) -> Result<Grant, Refusal> {
+pub fn judge_arguments(name: &str, arguments: &str, tools: &Toolbox) -> Result<Decision, Refusal> {
     let (tool, rule) = tools.find(name).ok_or_else(|| Refusal::UnknownTool { name: name.to_owned() })?;
     let action: Action = tool.action(arguments).map_err(Refusal::BadArguments)?;
     decide(tool, rule, action)
@@ -73,12 +101,14 @@ pub struct Asked<'a> {
     pub admitted: Instant,
     /// As it was asked for.
     pub call: &'a Call,
+    /// What approved it, where its rule asks.
+    pub approval: Option<&'a Approval>,
 }
 
 /// Carries out what was granted.
 ///
 /// # Errors
-/// The tool's rate or its `max_concurrent`; nothing was done.
+/// The tool's rate or its `max_concurrent`, or an approval that was used before; nothing was done.
 pub fn perform(grant: Grant, asked: &Asked<'_>, ctx: &CallCtx<'_>, world: &World) -> Result<Outcome, Refusal> {
     if ctx.token.is_cancelled() {
         return Ok(Failure::cancelled(Executed::No, None).into());
@@ -87,12 +117,44 @@ pub fn perform(grant: Grant, asked: &Asked<'_>, ctx: &CallCtx<'_>, world: &World
         let message = "the call's time was over before it could begin: too many calls were ahead of it; try again later";
         return Ok(Failure::new(Code::TimedOut, Executed::No, message).into());
     }
-    if let Hands::Recorder(recorder) = &world.hands {
-        return Ok(recorder.record(&grant));
+    if let Some(recorded) = world.rehearse(&grant) {
+        return Ok(recorded);
     }
     // Held until the work has ended and its outcome is recorded.
     let _slot = world.paces.enter(&grant.terms().tool, Instant::now())?;
+    if let Some(approval) = asked.approval {
+        use_up(approval, &grant, asked, world)?;
+    }
     Ok(carry_out(grant, asked, ctx, world))
+}
+
+/// An answer that a client brought with the call counts once, in all processes; its record follows, and then the intent.
+fn use_up(approval: &Approval, grant: &Grant, asked: &Asked<'_>, world: &World) -> Result<(), Unconsented> {
+    let Some((state, extent)) = &approval.brought else { return Ok(()) };
+    let unrecorded = |why: String| Unconsented::NotRecorded { why };
+    let seal = world.desk.seal().map_err(|error| unrecorded(error.to_string()))?;
+    seal.spend(state).map_err(unspent)?;
+    let answer = How::Answered(Answer::Yes(*extent)).as_str();
+    let (question, client) = (approval.question.clone(), Approver::Client.as_str());
+    let record = Record::Answer { call: asked.number, question, asked: client, answer, user: None };
+    world.journal.append(record, OnDisk::Later, None).map_err(|error| unrecorded(said(error)))?;
+    if *extent == Extent::Session {
+        world.desk.stand(&grant.terms().tool, &grant.place(), &approval.question);
+    }
+    Ok(())
+}
+
+/// A state that is none, or none for this call.
+pub fn bad_state(why: &str) -> Unconsented {
+    Unconsented::BadState { why: why.to_owned(), expired: false }
+}
+
+/// The answer was used before, or cannot be used up, so it does not count.
+pub fn unspent(error: SpendError) -> Unconsented {
+    match error {
+        SpendError::AlreadyUsed => bad_state("it was already used"),
+        SpendError::Unavailable(error) => Unconsented::NotRecorded { why: error.to_string() },
+    }
 }
 
 /// Between the intent and the record of its outcome.
@@ -128,6 +190,7 @@ fn intent(grant: &Grant, asked: &Asked<'_>) -> Record {
         credential: terms.credential_name().map(str::to_owned),
         era: call.origin().era.revision().as_str(),
         trace: call.trace().map(str::to_owned),
+        question: asked.approval.map(|approval| approval.question.clone()),
     }
 }
 
@@ -164,12 +227,16 @@ fn not_recorded(error: AppendError) -> Failure {
     }
 }
 
-/// The action was carried out but its outcome is not on disk: the reply says both.
-fn unrecorded(outcome: Outcome, error: AppendError) -> Outcome {
-    let why = match error {
+fn said(error: AppendError) -> String {
+    match error {
         AppendError::Unavailable(why) => why,
         AppendError::Cancelled => "cancelled".to_owned(),
-    };
+    }
+}
+
+/// The action was carried out but its outcome is not on disk: the reply says both.
+fn unrecorded(outcome: Outcome, error: AppendError) -> Outcome {
+    let why = said(error);
     log::error!("an outcome could not be recorded: {why}");
     let text = format!("{}\n[tidegate: the outcome could not be recorded in the journal: {why}]", outcome.text);
     Outcome { code: outcome.code.or(Some(Code::JournalUnavailable)), text, ..outcome }

@@ -9,12 +9,14 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use crate::executor::CallCtx;
 use crate::gateway::answer::{self, Answer};
+use crate::gateway::asking::{Case, Way, nothing_asked};
 use crate::gateway::inflight::Admitted;
 use crate::gateway::pipeline::{Asked, judge, perform};
 use crate::gateway::shared::{Job, Shared};
 use crate::mcp::render::render;
 use crate::outcome::budget::Sinks;
 use crate::outcome::result::{Code, Executed};
+use crate::policy::consent::Decision;
 use crate::policy::decide::Refusal;
 use crate::sys::turns::{Turns, take_turns};
 use crate::thread::{self, Thread};
@@ -37,8 +39,8 @@ impl Pool {
         if self.workers.len() >= self.workers_max {
             return Ok(());
         }
-        let shared = shared.clone();
-        match thread::spawn(&format!("tg-worker-{}", self.workers.len() + 1), move || work(&shared)) {
+        let for_worker = Arc::clone(shared);
+        match thread::spawn(&format!("tg-worker-{}", self.workers.len() + 1), move || work(&for_worker)) {
             Ok(worker) => self.workers.push(worker),
             Err(error) if self.workers.is_empty() => return Err(error),
             Err(error) => log::warn!("no further worker thread: {error}"),
@@ -65,17 +67,18 @@ impl Pool {
     }
 }
 
-fn work(shared: &Shared) {
+fn work(shared: &Arc<Shared>) {
     take_turns(Turns::Long);
     while let Some((ticket, admitted)) = shared.inflight.next() {
         let origin = admitted.job.call.origin().clone();
         let asked = admitted.job.call.asked().clone();
         let has_begun = AtomicBool::new(false);
         let carried = catch_unwind(AssertUnwindSafe(|| carry(shared, ticket, admitted, &has_begun)));
-        let Answer { reply, stored } = carried.unwrap_or_else(|_| {
+        let carried = carried.unwrap_or_else(|_| {
             let executed = if has_begun.load(Ordering::SeqCst) { Executed::Unknown } else { Executed::No };
-            answer::fault(&asked, executed, "tidegate itself failed in this call; its stderr says where").into()
+            Some(answer::fault(&asked, executed, "tidegate itself failed in this call; its stderr says where").into())
         });
+        let Some(Answer { reply, stored }) = carried else { continue };
         let line = render(&origin, &reply);
         drop(reply);
         shared.inflight.finish(ticket, line, stored, &shared.outbox);
@@ -84,24 +87,38 @@ fn work(shared: &Shared) {
     }
 }
 
-/// One call, from judgement to reply.
-fn carry(shared: &Shared, ticket: Ticket, admitted: Admitted<Job>, has_begun: &AtomicBool) -> Answer {
-    let Admitted { job: Job { call, admitted, timeout, line, meter }, token } = admitted;
+/// One call, from judgement to reply; `None` where it waits for an approval now.
+fn carry(shared: &Arc<Shared>, ticket: Ticket, admitted: Admitted<Job>, has_begun: &AtomicBool) -> Option<Answer> {
+    let Admitted { mut job, token } = admitted;
+    let given = job.approval.take();
     let refused = |refusal: &Refusal| {
-        shared.refused(refusal.stage(), refusal.reason(), line, Some(call.origin().era));
-        answer::refusal(&call, refusal, shared.clock.since(admitted)).into()
+        shared.refused(refusal.stage(), refusal.reason(), job.line, Some(job.call.origin().era));
+        Some(answer::refusal(&job.call, refusal, shared.clock.since(job.admitted)).into())
     };
     // Judged and carried out under one configuration, whatever is loaded meanwhile.
     let live = shared.live();
-    let grant = match judge(&call, &live.tools) {
-        Ok(grant) => grant,
+    let (grant, approval) = match judge(&job.call, &live.tools) {
+        Ok(Decision::Granted(_)) if job.call.retry().is_some() => return refused(&nothing_asked().into()),
+        Ok(Decision::Granted(grant)) => (grant, None),
+        Ok(Decision::Asks(unapproved)) => {
+            if let Some(outcome) = live.world.rehearse(unapproved.grant()) {
+                shared.counters.recorded.add(1);
+                return Some(answer::answer(&job.call, outcome, shared.clock.since(job.admitted)));
+            }
+            match (Case { shared, ticket, rules: &live.approvals }).consent(&job, given, unapproved) {
+                Ok(Way::Ahead(grant, approval)) => (grant, Some(approval)),
+                Ok(Way::Parked) => return None,
+                Ok(Way::Reply(reply)) => return Some(reply.into()),
+                Err(why) => return refused(&why.into()),
+            }
+        }
         Err(refusal) => return refused(&refusal),
     };
     has_begun.store(true, Ordering::SeqCst);
     let (redactor, store) = (live.world.vault.redactor(), Arc::clone(&live.world.store));
-    let sinks = Sinks { redactor, meter, store, tool: Arc::from(call.tool()) };
-    let ctx = CallCtx { token: &token, deadline: admitted + timeout, sinks };
-    let asked = Asked { number: ticket, admitted, call: &call };
+    let sinks = Sinks { redactor, meter: Arc::clone(&job.meter), store, tool: Arc::from(job.call.tool()) };
+    let ctx = CallCtx { token: &token, deadline: job.deadline(), sinks };
+    let asked = Asked { number: ticket, admitted: job.admitted, call: &job.call, approval: approval.as_ref() };
     let outcome = match perform(grant, &asked, &ctx, &live.world) {
         Ok(outcome) => outcome,
         Err(refusal) => return refused(&refusal),
@@ -112,5 +129,5 @@ fn carry(shared: &Shared, ticket: Ticket, admitted: Admitted<Job>, has_begun: &A
     } else {
         shared.counters.executions.add(outcome.code.map_or("ok", Code::as_str));
     }
-    answer::answer(&call, outcome, shared.clock.since(admitted))
+    Some(answer::answer(&job.call, outcome, shared.clock.since(job.admitted)))
 }

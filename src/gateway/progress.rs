@@ -20,6 +20,8 @@ use crate::outcome::meter::Meter;
 pub enum Stage {
     /// It waits for a worker.
     Queued,
+    /// It waits for an approval by whom this names.
+    Waiting(&'static str),
     /// A worker has it.
     Running,
 }
@@ -96,6 +98,7 @@ fn message(stage: Stage, (bytes, lines): (u64, u64), age: Duration) -> String {
     let age = format!("{}.{} s", age.as_secs(), age.subsec_millis() / 100);
     match (stage, bytes) {
         (Stage::Queued, _) => format!("queued, {age}"),
+        (Stage::Waiting(by), _) => format!("waiting for approval by the {by}, {age}"),
         (Stage::Running, 0) => format!("running, {age}"),
         (Stage::Running, _) => format!("{bytes} bytes, {lines} lines, {age}"),
     }
@@ -184,6 +187,7 @@ mod tests {
     #[test]
     fn a_message_says_what_came_and_how_long_it_takes() {
         check_message(Stage::Queued, b"", 450, "queued, 0.4 s");
+        check_message(Stage::Waiting("operator"), b"", 9_999, "waiting for approval by the operator, 9.9 s");
         check_message(Stage::Running, b"", 1000, "running, 1.0 s");
         check_message(Stage::Running, b"a\nb\nc", 3299, "5 bytes, 2 lines, 3.2 s");
     }

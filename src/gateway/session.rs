@@ -32,7 +32,7 @@ use crate::gateway::waiting::Replies;
 use crate::gateway::writer::{Release, WriterTold};
 use crate::journal::refusals::{self, Begun, Fingerprint};
 use crate::limits::{
-    END, REFUSAL_LINE_EVERY, REFUSAL_LINES, REPLY_FRAME_BYTES, STALL, UNADDRESSED_ERROR_EVERY, UNADDRESSED_ERRORS,
+    END, QUESTION_REPLY_BYTES, REFUSAL_LINE_EVERY, REFUSAL_LINES, REPLY_FRAME_BYTES, STALL, UNADDRESSED_ERROR_EVERY, UNADDRESSED_ERRORS,
 };
 use crate::mcp::call::{Asked, Call, Listen, Step};
 use crate::mcp::era::{Era, Origin};
@@ -42,6 +42,7 @@ use crate::mcp::reply::Reply;
 use crate::mcp::session::{Note, Session};
 use crate::mcp::subscription::Subscriptions;
 use crate::outcome::result::Executed;
+use crate::policy::rules::Confirm;
 use crate::rpc::error::RpcError;
 use crate::rpc::id::Id;
 use crate::rpc::message::{self, Class, Malformed, Message, Request};
@@ -149,6 +150,7 @@ impl Reader {
         loop {
             self.take_events();
             self.catch_up();
+            self.see_to_questions();
             if let Some(cause) = self.step() {
                 return self.finish(cause);
             }
@@ -214,7 +216,7 @@ impl Reader {
         let is_reading = matches!(self.phase, Phase::Serving) && self.unread_since.is_none();
         // A broken stdout stays ready for ever: once it is known, or only the writer is waited for, it is no news.
         let is_watching = !matches!(self.phase, Phase::Draining { .. }) && !self.shared.outbox.is_broken();
-        let timeout = [self.timeout(), self.tell_progress()].into_iter().flatten().min();
+        let timeout = [self.timeout(), self.tell_progress(), self.until_overdue()].into_iter().flatten().min();
         let mut fds = vec![Poll::readable(self.shared.mailbox.bell())];
         if is_watching {
             fds.push(Poll::broken(self.output.fd()));
@@ -334,7 +336,7 @@ impl Reader {
                 Note::CancelOfNothing => self.shared.counters.cancels.add("no_id"),
                 Note::Initialized | Note::Ignored => {}
             },
-            Ok(Message::Response(response)) => drop(self.questions.answer(&response)),
+            Ok(Message::Response(response)) => self.take_answer(&response),
             Ok(Message::Ignored(kind)) => {
                 self.shared.refused(refusals::stage_of(kind), kind.name(), self.fingerprint(line.as_bytes()), None);
             }
@@ -401,7 +403,9 @@ impl Reader {
         let timeout = rule.map_or(self.shared.limits.call_timeout, |rule| rule.timeout);
         let origin = call.origin().clone();
         let asked = call.asked().clone();
+        let asks = rule.is_some_and(|rule| rule.confirm != Confirm::Never);
         let content_bytes = rule.map_or(self.shared.limits.content_bytes, |rule| rule.content_bytes);
+        let content_bytes = if asks { content_bytes.max(QUESTION_REPLY_BYTES) } else { content_bytes };
         let reply_bytes = content_bytes + origin.id.to_json().len() + REPLY_FRAME_BYTES;
         let token = match CancelToken::new() {
             Ok(token) => token,
@@ -409,7 +413,8 @@ impl Reader {
         };
         let (admitted, meter) = (Instant::now(), Arc::default());
         let track = Track::of(&call, &meter, admitted);
-        let job = Job { call, admitted, timeout, line: self.fingerprint(line.as_bytes()), meter };
+        let (call, line_print) = (Arc::new(call), self.fingerprint(line.as_bytes()));
+        let job = Job { call, admitted, timeout, line: line_print, meter, approval: None, parked: None, waited: Duration::ZERO };
         match self.shared.inflight.admit(origin.id.clone(), Admitted { job, token }, track, line.len(), reply_bytes) {
             Ok(true) => {
                 if let Err(error) = self.pool.grow(&self.shared) {
@@ -442,6 +447,10 @@ impl Reader {
         }
         self.shared.counters.cancels.add(match self.shared.inflight.cancel(id, &self.shared.outbox) {
             Cancelled::Queued => "queued",
+            Cancelled::Waiting(ticket) => {
+                self.withdraw_question(ticket, "the call was cancelled");
+                "waiting_for_approval"
+            }
             Cancelled::Running => "running",
             Cancelled::Withdrawn => "withdrawn",
             Cancelled::TooLate => "too_late",
@@ -503,6 +512,7 @@ impl Reader {
 }
 
 mod end;
+mod questions;
 
 #[cfg(test)]
 mod tests;

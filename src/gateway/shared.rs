@@ -13,8 +13,10 @@ use crossbeam_channel::{Receiver, Sender, bounded};
 use crate::clock::Clock;
 use crate::config::LogRules;
 use crate::gateway::counters::Counters;
+use crate::gateway::desk::Desk;
 use crate::gateway::inflight::Inflight;
 use crate::gateway::live::{Announcement, Live};
+use crate::gateway::pipeline::Approval;
 use crate::journal::append::Journal;
 use crate::journal::refusals::{Fingerprint, Refused};
 use crate::limits::Limits;
@@ -27,7 +29,7 @@ use crate::wire::outbox::Outbox;
 /// What a worker needs of an admitted call.
 pub struct Job {
     /// The call.
-    pub call: Call,
+    pub call: Arc<Call>,
     /// When it was admitted: its time runs from there.
     pub admitted: Instant,
     /// How long it may take, queueing included.
@@ -36,6 +38,32 @@ pub struct Job {
     pub line: Fingerprint,
     /// What its source has produced.
     pub meter: Arc<Meter>,
+    /// A yes that was waited for.
+    pub approval: Option<Approval>,
+    /// Since when it waits for one.
+    pub parked: Option<Instant>,
+    /// For how long it waited; its own time stood still meanwhile.
+    pub waited: Duration,
+}
+
+impl Job {
+    /// The same, to wait for an approval from now on.
+    pub fn to_park(&self) -> Job {
+        let Job { admitted, timeout, line, waited, .. } = *self;
+        let (call, meter) = (Arc::clone(&self.call), Arc::clone(&self.meter));
+        Job { call, admitted, timeout, line, meter, approval: None, parked: Some(Instant::now()), waited }
+    }
+
+    /// It was approved, and goes on.
+    pub fn resumed(&mut self, approval: Approval) {
+        self.waited += self.parked.take().map_or(Duration::ZERO, |since| since.elapsed());
+        self.approval = Some(approval);
+    }
+
+    /// When its time is over.
+    pub fn deadline(&self) -> Instant {
+        self.admitted + self.timeout + self.waited
+    }
 }
 
 /// What others tell the loop.
@@ -134,6 +162,8 @@ pub struct Shared {
     pub mailbox: Mailbox,
     /// The configuration at work.
     pub live: Mutex<Arc<Live>>,
+    /// Questions to humans.
+    pub desk: Arc<Desk>,
     /// Where intents, outcomes and refusals go.
     pub journal: Arc<Journal>,
     /// What was counted.

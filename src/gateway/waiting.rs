@@ -62,6 +62,11 @@ impl Replies {
         self.fits(&line, outbox) && outbox.push(Frame::new(line, None))
     }
 
+    /// Sends a question, whose frame is found by `key`. The caller has looked for room.
+    pub fn send_question(&self, line: String, key: &str, outbox: &Outbox) {
+        outbox.push(Frame::reply(line, Some(key.to_owned())));
+    }
+
     /// Sends what is owed, as far as there is room. If nothing can leave any more, nothing is owed.
     pub fn catch_up(&mut self, outbox: &Outbox) {
         while let Some(first) = self.waiting.front() {

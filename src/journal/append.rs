@@ -212,6 +212,7 @@ mod tests {
             credential: None,
             era: "",
             trace: None,
+            question: None,
         }
     }
 

@@ -28,6 +28,36 @@ pub enum Record {
         /// Calls whose intent stands in an earlier file, and whose outcome is still to come.
         open: Vec<u64>,
     },
+    /// A human is asked whether an action may be carried out.
+    Question {
+        /// Names the call in this process.
+        call: u64,
+        /// Names the question: pairs it with its answer, which may come to another process, and with the intent.
+        question: String,
+        /// Who is asked: `client`, `operator` or `command`.
+        asked: &'static str,
+        /// The tool.
+        tool: String,
+        /// The rule that allowed it and asks.
+        rule: String,
+        /// What it is aimed at.
+        target: String,
+        /// SHA-256 of the typed action's record, hex.
+        action_sha256: String,
+    },
+    /// What came of a question.
+    Answer {
+        /// The call that the answer came for or with.
+        call: u64,
+        /// The question.
+        question: String,
+        /// Who was asked.
+        asked: &'static str,
+        /// `yes`, `yes_for_session`, `no`, `timed_out`, `unusable` or `withdrawn`.
+        answer: &'static str,
+        /// The user id of the operator who answered.
+        user: Option<u32>,
+    },
     /// An action is about to be carried out.
     Intent {
         /// Names the call in this process: pairs intent and outcome.
@@ -48,6 +78,8 @@ pub enum Record {
         era: &'static str,
         /// The request's W3C `traceparent`, if it had a valid one.
         trace: Option<String>,
+        /// The question whose answer approved it, where the rule asks.
+        question: Option<String>,
     },
     /// What became of it.
     Outcome {

@@ -6,6 +6,7 @@
 
 use serde::{Serialize, Serializer};
 
+use crate::mcp::answer::Answer;
 use crate::mcp::era::{Era, Origin};
 use crate::mcp::reply::Reply;
 use crate::rpc::error::{RpcError, kind_of};
@@ -13,6 +14,11 @@ use crate::rpc::id::{Id, IdError};
 use crate::rpc::message::Request;
 use crate::rpc::strict;
 use crate::rpc::text::Text;
+
+/// Under which name a question is asked in `inputRequests`, and answered in `inputResponses`.
+pub(crate) const APPROVAL: &str = "approval";
+/// A longer state is none of ours.
+const STATE_BYTES: usize = 1 << 10;
 
 /// The tool that reads on in a stored result.
 pub const READ_RESULT: &str = "read_result";
@@ -38,6 +44,16 @@ pub struct Call {
     can_ask: ElicitationForms,
     trace: Option<String>,
     asked: Asked,
+    retry: Option<Retry>,
+}
+
+/// A call that comes back after `input_required` (2026-07-28).
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Retry {
+    /// `requestState`, as it came; anybody may have written it.
+    pub state: String,
+    /// What was answered to the question of that name, if anything.
+    pub answer: Option<Answer>,
 }
 
 /// In which form a call was asked for.
@@ -69,6 +85,10 @@ impl Call {
             Era::Modern => trace.and_then(strict::string).filter(|t| is_traceparent(t)),
             Era::Legacy(_) => None,
         };
+        let retry = match origin.era {
+            Era::Modern => Retry::read(opened)?,
+            Era::Legacy(_) => None,
+        };
         Ok(Call {
             origin,
             tool,
@@ -77,6 +97,7 @@ impl Call {
             can_ask,
             trace: trace.map(|t| t.into_owned()),
             asked: Asked::Tool,
+            retry,
         })
     }
 
@@ -94,6 +115,7 @@ impl Call {
             can_ask: ElicitationForms::default(),
             trace: None,
             asked: Asked::Resource { uri },
+            retry: None,
         })
     }
 
@@ -128,9 +150,44 @@ impl Call {
         self.can_ask
     }
 
+    /// What it brings back from an `input_required`, if it does.
+    pub fn retry(&self) -> Option<&Retry> {
+        self.retry.as_ref()
+    }
+
     /// A valid W3C `traceparent`: data for records, never trusted.
     pub fn trace(&self) -> Option<&str> {
         self.trace.as_deref()
+    }
+}
+
+impl Retry {
+    /// `None`: nothing is brought back. Answers without a state answer nothing, for it says what was asked.
+    ///
+    /// # Errors
+    /// -32602 where either does not fit its shape.
+    fn read(opened: &Opened<'_>) -> Result<Option<Retry>, RpcError> {
+        let [approval] = match opened.responses {
+            None => [None],
+            Some(raw) => members(Some(expect_object(Some(raw), "inputResponses")?), [APPROVAL]),
+        };
+        let answer = approval.map(|raw| {
+            let raw = expect_object(Some(raw), "inputResponses.approval")?;
+            match Answer::read(raw) {
+                Answer::Malformed => Err(expected("inputResponses.approval to be an answer to an elicitation", Some(raw))),
+                answer => Ok(answer),
+            }
+        });
+        let answer = answer.transpose()?;
+        let Some(state) = opened.state else { return Ok(None) };
+        let state = expect_string(Some(state), "requestState")?;
+        if state.len() > STATE_BYTES {
+            return Err(RpcError::invalid_params(format!(
+                "expected a requestState of at most {STATE_BYTES} bytes, got {}",
+                state.len()
+            )));
+        }
+        Ok(Some(Retry { state: state.into_owned(), answer }))
     }
 }
 
@@ -228,12 +285,15 @@ pub(crate) struct Opened<'a> {
     pub(crate) meta: Option<&'a str>,
     name: Option<&'a str>,
     arguments: Option<&'a str>,
+    responses: Option<&'a str>,
+    state: Option<&'a str>,
 }
 
 impl<'a> Opened<'a> {
     pub(crate) fn new(request: &'a Request<'a>) -> Opened<'a> {
-        let [meta, name, arguments] = members(request.params(), ["_meta", "name", "arguments"]);
-        Opened { request, meta, name, arguments }
+        let names = ["_meta", "name", "arguments", "inputResponses", "requestState"];
+        let [meta, name, arguments, responses, state] = members(request.params(), names);
+        Opened { request, meta, name, arguments, responses, state }
     }
 }
 

@@ -11,6 +11,9 @@ pub mod listing;
 pub mod reply;
 pub mod resource;
 
+pub mod elicit;
+pub mod answer;
+
 pub mod call;
 
 pub mod render;

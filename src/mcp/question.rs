@@ -4,11 +4,10 @@
 //! accept with content can mean consent: everything else is some way of no.
 
 use crate::limits::QUESTIONS;
-use crate::mcp::call::members;
+use crate::mcp::answer::Answer;
 use crate::mcp::legacy::Ready;
 use crate::rpc::id::Id;
 use crate::rpc::message::Response;
-use crate::rpc::strict;
 
 /// The table; `T` is what waits for the answer.
 #[derive(Debug)]
@@ -20,21 +19,6 @@ pub struct Questions<T> {
 /// The table is full.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct TooManyQuestions;
-
-/// How a question ended.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Answer {
-    /// Accepted; the raw `content` object, still to be checked against what was asked.
-    Accepted(String),
-    /// An explicit no.
-    Declined,
-    /// Dismissed without a choice.
-    Dismissed,
-    /// The client answered with an error.
-    Failed,
-    /// The client's answer has no meaning.
-    Malformed,
-}
 
 impl<T> Default for Questions<T> {
     fn default() -> Questions<T> {
@@ -92,17 +76,10 @@ impl<T> Questions<T> {
 }
 
 fn read_answer(response: &Response<'_>) -> Answer {
-    let result = match (response.flaw(), response.outcome()) {
-        (Some(_), _) => return Answer::Malformed,
-        (None, Err(_)) => return Answer::Failed,
-        (None, Ok(result)) => result,
-    };
-    let [action, content] = members(Some(result), ["action", "content"]);
-    match (action.and_then(strict::string).as_deref(), content) {
-        (Some("accept"), Some(content)) if strict::is_object(content) => Answer::Accepted(content.to_owned()),
-        (Some("decline"), _) => Answer::Declined,
-        (Some("cancel"), _) => Answer::Dismissed,
-        (Some(_) | None, _) => Answer::Malformed,
+    match (response.flaw(), response.outcome()) {
+        (Some(_), _) => Answer::Malformed,
+        (None, Err(_)) => Answer::Failed,
+        (None, Ok(result)) => Answer::read(result),
     }
 }
 

@@ -3,7 +3,7 @@
 //! A line is complete JSON without its LF, and everything foreign in it passes the escape formatter on the way: no reply
 //! can hold a raw control character, half a surrogate pair or a second line. Only what was negotiated is used.
 
-use crate::mcp::call::{Listen, ProgressToken};
+use crate::mcp::call::{APPROVAL, Listen, ProgressToken};
 use crate::mcp::era::{Era, Origin, Revision};
 use crate::mcp::listing::{ToolAnnotations, ToolEntry};
 use crate::mcp::method::no_resource;
@@ -135,7 +135,8 @@ fn write_error(body: &mut Object<'_>, error: &RpcError) {
 fn write_result(body: &mut Object<'_>, origin: &Origin, reply: &Reply) {
     let revision = origin.era.revision();
     if origin.era == Era::Modern {
-        body.text("resultType", "complete");
+        let is_complete = !matches!(reply, Reply::InputRequired { .. });
+        body.text("resultType", if is_complete { "complete" } else { "input_required" });
     }
     match reply {
         Reply::Pong | Reply::SubscriptionEnded | Reply::ResourceNotFound { .. } | Reply::Error(_) => {}
@@ -154,6 +155,13 @@ fn write_result(body: &mut Object<'_>, origin: &Origin, reply: &Reply) {
         Reply::Resources => body.raw("resources", "[]"),
         Reply::ResourceTemplates => body.raw("resourceTemplates", "[]"),
         Reply::Tool(tool) => write_tool(body, tool, revision),
+        Reply::InputRequired { elicitation, state } => {
+            body.object("inputRequests", |requests| requests.object(APPROVAL, |request| {
+                request.text("method", "elicitation/create");
+                request.raw("params", &elicitation.params(revision));
+            }));
+            body.text("requestState", state);
+        }
         Reply::Resource(resource) => body.array("contents", [resource], contents),
     }
     if origin.era == Era::Modern {
@@ -172,6 +180,7 @@ fn write_caching(body: &mut Object<'_>, reply: &Reply) {
         Reply::Pong
         | Reply::Initialized { .. }
         | Reply::Tool(_)
+        | Reply::InputRequired { .. }
         | Reply::SubscriptionEnded
         | Reply::ResourceNotFound { .. }
         | Reply::Error(_) => {}

@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use crate::mcp::elicit::Elicitation;
 use crate::mcp::listing::ToolListing;
 use crate::rpc::error::RpcError;
 
@@ -35,6 +36,13 @@ pub enum Reply {
     ResourceTemplates,
     /// To `tools/call`.
     Tool(ToolReply),
+    /// To `tools/call` in the stateless era, in place of a result: the user is to be asked (2026-07-28, multi round-trip requests).
+    InputRequired {
+        /// What the user is asked, under the name "approval".
+        elicitation: Elicitation,
+        /// To be brought back with the answer.
+        state: String,
+    },
     /// To `resources/read`.
     Resource(ResourceReply),
     /// To `resources/read`, if there is none.

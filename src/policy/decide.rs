@@ -12,8 +12,9 @@ use crate::action::template::header::folded;
 use crate::action::template::quoted;
 use crate::action::{Action, ArgumentError, Recipe, Tool};
 use crate::policy::allow::{covers, match_command, match_request};
+use crate::policy::consent::{Decision, Unapproved, Unconsented};
 use crate::policy::grant::{Authorized, Grant, Terms};
-use crate::policy::rules::{Allow, CommandRules, CredentialRule, HostRule, Placement, Rate, RequestRule, ToolRule};
+use crate::policy::rules::{Allow, CommandRules, Confirm, CredentialRule, HostRule, Placement, Rate, RequestRule, ToolRule};
 
 /// Why a call was refused. Nothing was executed and no credential was looked at.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -69,11 +70,19 @@ pub enum Refusal {
         /// How many.
         max: usize,
     },
+    /// A human has to be asked first, and nobody said yes.
+    Unconsented(Unconsented),
+}
+
+impl From<Unconsented> for Refusal {
+    fn from(why: Unconsented) -> Refusal {
+        Refusal::Unconsented(why)
+    }
 }
 
 impl Refusal {
     /// The stage that could not be passed, for records: `call`, `action` or `grant`, the type that was not made; `pace`, where
-    /// there was a grant and it is too early.
+    /// there was a grant and it is too early; `approval`, where a human has the last word.
     pub fn stage(&self) -> &'static str {
         match self {
             Refusal::UnknownTool { .. } => "call",
@@ -83,6 +92,7 @@ impl Refusal {
             | Refusal::NotAllowed { .. }
             | Refusal::ReservedHeader { .. } => "grant",
             Refusal::RateLimited { .. } | Refusal::TooManyAtOnce { .. } => "pace",
+            Refusal::Unconsented(_) => "approval",
         }
     }
 
@@ -97,6 +107,7 @@ impl Refusal {
             Refusal::ReservedHeader { .. } => "reserved_header",
             Refusal::RateLimited { .. } => "rate_limited",
             Refusal::TooManyAtOnce { .. } => "max_concurrent",
+            Refusal::Unconsented(why) => why.reason(),
         }
     }
 }
@@ -129,6 +140,7 @@ impl fmt::Display for Refusal {
                 let tool = quoted(tool);
                 write!(f, "max_concurrent of tool {tool}: expected at most {max} at once, got one more; wait for one to end")
             }
+            Refusal::Unconsented(why) => why.fmt(f),
         }
     }
 }
@@ -145,7 +157,7 @@ struct Basis {
 /// Decides about a tool's action. A declared tool may act by the rule `declared:NAME`, for its target is fixed; a tool of the
 /// gateway's own by the first of its allow rules that matches whole. A credential narrows that to its scopes, and to HTTP; a
 /// remote command goes to a host that the rule names, whose credentials are that host's own.
-pub fn decide(tool: &Tool, rule: &ToolRule, action: Action) -> Result<Grant, Refusal> {
+pub fn decide(tool: &Tool, rule: &ToolRule, action: Action) -> Result<Decision, Refusal> {
     let target = action.target();
     let basis = match &rule.allow {
         Allow::AsDeclared => as_declared(tool, rule, &action)?,
@@ -165,11 +177,15 @@ pub fn decide(tool: &Tool, rule: &ToolRule, action: Action) -> Result<Grant, Ref
         at_limit: rule.at_limit,
         timeout: rule.timeout,
     };
-    Ok(match action {
+    let grant = match action {
         Action::Http(action) => Grant::Http(Authorized::new(action, terms)),
         Action::Exec(action) => Grant::Exec(Authorized::new(action, terms)),
         Action::Ssh(action) => Grant::Ssh(Authorized::new(action, terms)),
         Action::Read(action) => Grant::Read(Authorized::new(action, terms)),
+    };
+    Ok(match rule.confirm {
+        Confirm::Never => Decision::Granted(grant),
+        confirm @ (Confirm::Ask | Confirm::Session) => Decision::Asks(Unapproved::new(grant, confirm)),
     })
 }
 
@@ -256,6 +272,13 @@ mod tests {
     use serde_json::json;
     use std::path::PathBuf;
     use std::time::Duration;
+
+    fn decide(tool: &Tool, rule: &ToolRule, action: Action) -> Result<Grant, Refusal> {
+        super::decide(tool, rule, action).map(|decision| match decision {
+            Decision::Granted(grant) => grant,
+            Decision::Asks(unapproved) => panic!("no rule here asks: {unapproved:?}"),
+        })
+    }
 
     fn tool(name: &str, input: serde_json::Value, recipe: Recipe) -> Tool {
         Tool {

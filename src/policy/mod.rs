@@ -5,6 +5,7 @@
 pub mod shape;
 pub mod rules;
 pub mod grant;
+pub mod consent;
 pub mod allow;
 pub mod decide;
 pub mod pace;

@@ -20,6 +20,7 @@ impl Reader {
             Phase::Serving => {
                 self.phase = Phase::Ending { cause, began: Instant::now(), grace: self.rules.grace, told: false };
                 self.end_subscriptions();
+                self.end_questions();
                 if cause != Cause::Eof {
                     self.answer_queued();
                 }
@@ -95,6 +96,7 @@ impl Reader {
             self.shared.inflight.kill_running();
         }
         self.shared.inflight.close();
+        self.shared.desk.close(is_idle);
         if is_idle {
             self.pool.join();
             self.shared.live().world.hands.close();
