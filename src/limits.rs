@@ -71,6 +71,8 @@ pub const ID_BYTES: usize = 64 << 10;
 pub const NESTING_LEVELS: usize = 64;
 /// Questions to the client that wait at once; more would be a queue in front of one pair of eyes.
 pub const QUESTIONS: usize = 8;
+/// The longest a question can stand, as the longest call; a sealed question that claims more is refused.
+pub const APPROVAL_TIMEOUT_MAX: Duration = Duration::from_secs(3600);
 /// The highest configurable rate of a tool, in calls a minute: a hundred a second, beyond which no rate says anything.
 pub const RATE_PER_MINUTE_MAX: u32 = 6000;
 /// The most calls a tool's rate can save up.
