@@ -77,6 +77,8 @@ pub const QUESTION_BYTES: usize = 16 << 10;
 pub const QUESTION_REPLY_BYTES: usize = 2 * QUESTION_BYTES + (4 << 10);
 /// Tools with targets that stay approved until the process ends; the next one is asked for each time.
 pub const STANDING_APPROVALS: usize = 256;
+/// The longest a question can stand, as the longest call; a sealed question that claims more is refused.
+pub const APPROVAL_TIMEOUT_MAX: Duration = Duration::from_secs(3600);
 /// The highest configurable rate of a tool, in calls a minute: a hundred a second, beyond which no rate says anything.
 pub const RATE_PER_MINUTE_MAX: u32 = 6000;
 /// The most calls a tool's rate can save up.
