@@ -77,7 +77,12 @@ pub const QUESTION_BYTES: usize = 16 << 10;
 pub const QUESTION_REPLY_BYTES: usize = 2 * QUESTION_BYTES + (4 << 10);
 /// Tools with targets that stay approved until the process ends; the next one is asked for each time.
 pub const STANDING_APPROVALS: usize = 256;
-/// The longest a question can stand, as the longest call; a sealed question that claims more is refused.
+/// How long a question to a person stands: below the 60 s after which common hosts give up the call that waits for it.
+pub const APPROVAL_TIMEOUT: Duration = Duration::from_secs(50);
+/// The shortest configurable such time: nobody reads what is asked in less.
+pub const APPROVAL_TIMEOUT_MIN: Duration = Duration::from_secs(1);
+/// The longest configurable such time, as of a call: whoever has not answered within an hour is not there. A sealed question that
+/// claims more is refused.
 pub const APPROVAL_TIMEOUT_MAX: Duration = Duration::from_secs(3600);
 /// The highest configurable rate of a tool, in calls a minute: a hundred a second, beyond which no rate says anything.
 pub const RATE_PER_MINUTE_MAX: u32 = 6000;

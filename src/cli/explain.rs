@@ -1,13 +1,14 @@
 //! `tidegate explain`: judges a call as `serve` would, prints the decision with its rule and the exact action, and stops there.
 //!
-//! It reads the configuration, and stdin where it is asked to; it starts, resolves, connects, records and hands out nothing.
-//! What it prints is escaped for a terminal; credentials appear by name.
+//! It reads the configuration, and stdin where it is asked to; it starts, resolves, connects, records and hands out nothing,
+//! and asks nobody: it says who would be asked. What it prints is escaped for a terminal; credentials appear by name.
 
 use std::io::Read;
 
 use serde::Serialize;
 use serde_json::value::RawValue;
 
+use crate::approval::{ApprovalRules, Approver};
 use crate::cli::flags::ExplainOptions;
 use crate::cli::serve::load;
 use crate::cli::{EXIT_CONFIG, EXIT_IO, EXIT_NO, EXIT_OK, EXIT_USAGE, complain, print};
@@ -17,7 +18,7 @@ use crate::gateway::{answer, live, status};
 use crate::limits::LINE_IN_BYTES;
 use crate::policy::decide::Refusal;
 use crate::policy::grant::Grant;
-use crate::policy::rules::{HostRule, Pace, Placement, Rate};
+use crate::policy::rules::{Confirm, HostRule, Pace, Placement, Rate};
 use crate::rpc::strict;
 use crate::wire::escape::to_line;
 
@@ -33,6 +34,9 @@ struct Allowed<'a> {
     #[serde(skip_serializing_if = "Option::is_none")]
     host: Option<Host<'a>>,
     terms: Terms,
+    confirm: &'static str,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    approval: Option<Approval<'a>>,
     action: &'a RawValue,
 }
 
@@ -66,6 +70,13 @@ struct Terms {
     max_concurrent: Option<usize>,
 }
 
+/// Who is asked first, where somebody is: the first of `order` who can be.
+#[derive(Serialize)]
+struct Approval<'a> {
+    order: &'a [Approver],
+    timeout_s: f64,
+}
+
 /// What is printed of a call that would be refused.
 #[derive(Serialize)]
 struct Refused<'a> {
@@ -77,7 +88,7 @@ struct Refused<'a> {
     text: String,
 }
 
-/// Explains one call. 0: it would be carried out; 1: it would be refused.
+/// Explains one call. 0: it would be carried out, once whoever has to be asked says yes; 1: it would be refused.
 pub fn run(options: &ExplainOptions) -> u8 {
     let arguments = match arguments(options.arguments.as_deref()) {
         Ok(arguments) => arguments,
@@ -148,14 +159,14 @@ fn explain(config: Config, tool: &str, arguments: &str, json: bool) -> (String, 
         return (format!("{}\n", if json { &line } else { text }), EXIT_OK);
     }
     let tools = live::toolbox(config.tools, &config.limits);
-    let pace = tools.find(tool).map(|(_, rule)| rule.pace).unwrap_or_default();
+    let (pace, confirm) = tools.find(tool).map(|(_, rule)| (rule.pace, rule.confirm)).unwrap_or_default();
     match judge_arguments(tool, arguments, &tools) {
-        Ok(grant) => (allowed(&grant, pace, json), EXIT_OK),
+        Ok(grant) => (allowed(&grant, pace, confirm, &config.approvals, json), EXIT_OK),
         Err(refusal) => (refused(tool, &refusal, json), EXIT_NO),
     }
 }
 
-fn allowed(grant: &Grant, pace: Pace, json: bool) -> String {
+fn allowed(grant: &Grant, pace: Pace, confirm: Confirm, approvals: &ApprovalRules, json: bool) -> String {
     let terms = grant.terms();
     let action = RawValue::from_string(grant.record()).expect("a record is JSON");
     let header = terms.credential.as_ref().map(|rule| match &rule.placement {
@@ -177,9 +188,30 @@ fn allowed(grant: &Grant, pace: Pace, json: bool) -> String {
             burst: pace.rate.map(|rate| rate.burst),
             max_concurrent: pace.max_concurrent,
         },
+        confirm: confirm_word(confirm),
+        approval: approval(confirm, approvals),
         action: &action,
     };
     if json { format!("{}\n", terminal(&to_line(&allowed))) } else { readable(&allowed, pace) }
+}
+
+/// As in the configuration.
+fn confirm_word(confirm: Confirm) -> &'static str {
+    match confirm {
+        Confirm::Never => "never",
+        Confirm::Ask => "ask",
+        Confirm::Session => "session",
+    }
+}
+
+/// The operator always counts as there: whoever stands behind is never asked.
+fn approval(confirm: Confirm, approvals: &ApprovalRules) -> Option<Approval<'_>> {
+    let order = &approvals.order;
+    let end = order.iter().position(|approver| *approver == Approver::Operator).map_or(order.len(), |last| last + 1);
+    match confirm {
+        Confirm::Never => None,
+        Confirm::Ask | Confirm::Session => Some(Approval { order: &order[..end], timeout_s: approvals.timeout.as_secs_f64() }),
+    }
 }
 
 fn host(rule: &HostRule) -> Host<'_> {
@@ -204,8 +236,16 @@ fn readable(allowed: &Allowed<'_>, pace: Pace) -> String {
         limits.push_str(&format!(", {max} at once"));
     }
     rows.push(("limits", limits));
+    rows.push(("confirm", readable_confirm(allowed)));
     rows.push(("action", to_line(allowed.action)));
     rows.iter().map(|(label, text)| format!("{label:<11} {}\n", terminal(text))).collect()
+}
+
+fn readable_confirm(allowed: &Allowed<'_>) -> String {
+    let Some(Approval { order, timeout_s }) = &allowed.approval else { return allowed.confirm.to_owned() };
+    let who: Vec<&str> = order.iter().map(|approver| approver.as_str()).collect();
+    let first = if who.len() > 1 { "the first who can be asked of " } else { "" };
+    format!("{}: {first}{}, with {timeout_s} s to answer", allowed.confirm, who.join(", "))
 }
 
 fn refused(tool: &str, refusal: &Refusal, json: bool) -> String {
