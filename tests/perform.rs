@@ -13,6 +13,7 @@ use tidegate::executor::credential::Vault;
 
 use tidegate::executor::recorder::Recorder;
 use tidegate::executor::{CallCtx, Executors, Hands};
+use tidegate::gateway::desk::Desk;
 use tidegate::gateway::pipeline::{Asked, World, judge, perform};
 use tidegate::journal::append::Journal;
 use tidegate::mcp::call::{Call, Step};
@@ -60,16 +61,18 @@ impl Bench {
         let vault = Vault::new(config.credentials, tidegate::sys::user_id());
         let (tools, deadline) = (Toolbox::new(config.tools), Instant::now() + Duration::from_secs(60));
         let paces = Paces::new(&tools, Instant::now());
-        let world = World { hands, journal: Arc::new(journal), vault, store: Arc::new(Store::new(&config.state_dir)), paces };
+        let desk = Arc::new(Desk::new(&config.state_dir).unwrap());
+        let world =
+            World { hands, journal: Arc::new(journal), vault, store: Arc::new(Store::new(&config.state_dir)), paces, desk };
         Bench { dir, tools, world, token: CancelToken::new().unwrap(), deadline }
     }
 
     fn perform(&self, tool: &str) -> Outcome {
         let call = call(tool);
-        let grant = judge(&call, &self.tools).unwrap();
+        let grant = judge(&call, &self.tools).unwrap().granted().unwrap();
         let sinks = Sinks::new(self.world.vault.redactor(), Arc::clone(&self.world.store), tool);
         let ctx = CallCtx { token: &self.token, deadline: self.deadline, sinks };
-        perform(grant, &Asked { number: 1, admitted: Instant::now(), call: &call }, &ctx, &self.world).unwrap()
+        perform(grant, &Asked { number: 1, admitted: Instant::now(), call: &call, approval: None }, &ctx, &self.world).unwrap()
     }
 
     /// The call stopped before anything happened: no record, no effect, no credential looked at, and in `is_silent` no journal.

@@ -161,7 +161,7 @@ fn explain(config: Config, tool: &str, arguments: &str, json: bool) -> (String, 
     let tools = live::toolbox(config.tools, &config.limits);
     let (pace, confirm) = tools.find(tool).map(|(_, rule)| (rule.pace, rule.confirm)).unwrap_or_default();
     match judge_arguments(tool, arguments, &tools) {
-        Ok(grant) => (allowed(&grant, pace, confirm, &config.approvals, json), EXIT_OK),
+        Ok(decision) => (allowed(decision.grant(), pace, confirm, &config.approvals, json), EXIT_OK),
         Err(refusal) => (refused(tool, &refusal, json), EXIT_NO),
     }
 }

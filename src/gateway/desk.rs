@@ -276,14 +276,18 @@ impl Desk {
         table.threads = going;
         table.threads.push(thread);
         drop(table);
-        over.into_iter().for_each(|thread| drop(thread.join()));
+        for thread in over {
+            thread.join();
+        }
     }
 
     /// Withdraws what stands open, lets the recorder finish and joins every thread. `gently` false: the disk is stalled, so what
     /// waits for it is let go.
     pub fn close(&self, gently: bool) {
         let open: Vec<Ticket> = self.lock().open.iter().map(|open| open.ticket).collect();
-        open.into_iter().for_each(|ticket| drop(self.end(ticket, How::Withdrawn, None)));
+        for ticket in open {
+            self.end(ticket, How::Withdrawn, None);
+        }
         if let Some(operator) = self.operator.lock().unwrap_or_else(PoisonError::into_inner).take() {
             operator.close();
         }
@@ -296,7 +300,9 @@ impl Desk {
             self.changed.notify_all();
             std::mem::take(&mut table.threads)
         };
-        threads.into_iter().for_each(|thread| drop(thread.join()));
+        for thread in threads {
+            thread.join();
+        }
     }
 }
 

@@ -74,7 +74,12 @@ impl Live {
         let world = self.world.next(config.networks, config.credentials, &tools, Instant::now());
         world.desk.set_operators(&config.approvals.operators);
         let approvals = config.approvals;
-        Live { tools, world, approvals, facts: Facts { state_dir: self.facts.state_dir.clone(), log: self.facts.log.clone(), ..facts } }
+        Live {
+            tools,
+            world,
+            approvals,
+            facts: Facts { state_dir: self.facts.state_dir.clone(), log: self.facts.log.clone(), ..facts },
+        }
     }
 }
 

@@ -32,7 +32,8 @@ use crate::gateway::waiting::Replies;
 use crate::gateway::writer::{Release, WriterTold};
 use crate::journal::refusals::{self, Begun, Fingerprint};
 use crate::limits::{
-    END, QUESTION_REPLY_BYTES, REFUSAL_LINE_EVERY, REFUSAL_LINES, REPLY_FRAME_BYTES, STALL, UNADDRESSED_ERROR_EVERY, UNADDRESSED_ERRORS,
+    END, QUESTION_REPLY_BYTES, REFUSAL_LINE_EVERY, REFUSAL_LINES, REPLY_FRAME_BYTES, STALL, UNADDRESSED_ERROR_EVERY,
+    UNADDRESSED_ERRORS,
 };
 use crate::mcp::call::{Asked, Call, Listen, Step};
 use crate::mcp::era::{Era, Origin};
@@ -414,7 +415,8 @@ impl Reader {
         let (admitted, meter) = (Instant::now(), Arc::default());
         let track = Track::of(&call, &meter, admitted);
         let (call, line_print) = (Arc::new(call), self.fingerprint(line.as_bytes()));
-        let job = Job { call, admitted, timeout, line: line_print, meter, approval: None, parked: None, waited: Duration::ZERO };
+        let job =
+            Job { call, admitted, timeout, line: line_print, meter, approval: None, parked: None, waited: Duration::ZERO };
         match self.shared.inflight.admit(origin.id.clone(), Admitted { job, token }, track, line.len(), reply_bytes) {
             Ok(true) => {
                 if let Err(error) = self.pool.grow(&self.shared) {
@@ -445,7 +447,7 @@ impl Reader {
         if self.replies.cancel(id) {
             return self.shared.counters.cancels.add("waiting");
         }
-        self.shared.counters.cancels.add(match self.shared.inflight.cancel(id, &self.shared.outbox) {
+        let cancelled = match self.shared.inflight.cancel(id, &self.shared.outbox) {
             Cancelled::Queued => "queued",
             Cancelled::Waiting(ticket) => {
                 self.withdraw_question(ticket, "the call was cancelled");
@@ -456,7 +458,8 @@ impl Reader {
             Cancelled::TooLate => "too_late",
             Cancelled::Unknown if self.replies.take_back(id, &self.shared.outbox) => "withdrawn",
             Cancelled::Unknown => "unknown",
-        });
+        };
+        self.shared.counters.cancels.add(cancelled);
     }
 
     fn listen(&mut self, listen: Listen, line: &str) {

@@ -182,7 +182,7 @@ impl Writer {
     /// Appends the line of a record, but for an outcome whose intent never got there.
     fn push(&self, lines: &mut Vec<u8>, chain: &mut Chain, record: &Record) {
         match record {
-            Record::Session { .. } => {}
+            Record::Session { .. } | Record::Question { .. } | Record::Answer { .. } => {}
             Record::Intent { call, .. } => drop(chain.open.insert(*call)),
             Record::Outcome { call, .. } => {
                 if !chain.open.remove(call) {
@@ -344,6 +344,7 @@ mod tests {
             credential: None,
             era: "2026-07-28",
             trace: None,
+            question: None,
         }
     }
 

@@ -2,7 +2,7 @@
 //!
 //! Only an explicit accept, with content that fits what was asked, can mean consent: everything else is some way of no.
 
-use crate::mcp::elicit::{DECISION, Choice};
+use crate::mcp::elicit::{Choice, DECISION};
 use crate::rpc::strict;
 
 /// How a question ended.

@@ -156,10 +156,12 @@ fn write_result(body: &mut Object<'_>, origin: &Origin, reply: &Reply) {
         Reply::ResourceTemplates => body.raw("resourceTemplates", "[]"),
         Reply::Tool(tool) => write_tool(body, tool, revision),
         Reply::InputRequired { elicitation, state } => {
-            body.object("inputRequests", |requests| requests.object(APPROVAL, |request| {
-                request.text("method", "elicitation/create");
-                request.raw("params", &elicitation.params(revision));
-            }));
+            body.object("inputRequests", |requests| {
+                requests.object(APPROVAL, |request| {
+                    request.text("method", "elicitation/create");
+                    request.raw("params", &elicitation.params(revision));
+                })
+            });
             body.text("requestState", state);
         }
         Reply::Resource(resource) => body.array("contents", [resource], contents),

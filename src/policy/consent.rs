@@ -19,6 +19,14 @@ pub enum Decision {
 }
 
 impl Decision {
+    /// The grant, unless a human has to be asked.
+    pub fn granted(self) -> Option<Grant> {
+        match self {
+            Decision::Granted(grant) => Some(grant),
+            Decision::Asks(_) => None,
+        }
+    }
+
     /// What would be carried out, to be shown.
     pub fn grant(&self) -> &Grant {
         match self {
@@ -174,7 +182,10 @@ impl fmt::Display for Unconsented {
                 write!(f, "{max} calls wait for an approval; wait for one to be answered, then try again")
             }
             Unconsented::TooLong { max } => {
-                write!(f, "this tool asks a human first, and more than {max} bytes cannot be shown for approval; send less at once")
+                write!(
+                    f,
+                    "this tool asks a human first, and more than {max} bytes cannot be shown for approval; send less at once"
+                )
             }
             Unconsented::Denied { by, words } => write!(f, "the {by} said no: {words}"),
             Unconsented::TimedOut { by, seconds } => write!(f, "the {by} did not answer within {seconds} s"),

@@ -26,6 +26,7 @@ fn intent(call: u64) -> Record {
         credential: Some("web_key".to_owned()),
         era: "2026-07-28",
         trace: None,
+        question: None,
     }
 }
 

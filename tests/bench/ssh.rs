@@ -114,7 +114,7 @@ impl Executor {
             format!("{{\"jsonrpc\":\"2.0\",\"id\":1,\"method\":\"tools/call\",\"params\":{{\"name\":\"true\",{META}}}}}");
         let Ok(Message::Request(request)) = parse(&line) else { unreachable!("a request") };
         let Step::Call(call) = self.session.request(&request) else { unreachable!("a call") };
-        let grant = judge(&call, &self.tools).unwrap();
+        let grant = judge(&call, &self.tools).unwrap().granted().unwrap();
         let token = CancelToken::new().unwrap();
         let deadline = Instant::now() + Duration::from_secs(20);
         let store = Arc::new(Store::new(&std::env::temp_dir()));
