@@ -71,6 +71,12 @@ pub const ID_BYTES: usize = 64 << 10;
 pub const NESTING_LEVELS: usize = 64;
 /// Questions to the client that wait at once; more would be a queue in front of one pair of eyes.
 pub const QUESTIONS: usize = 8;
+/// How long a question to a person stands: below the 60 s after which common hosts give up the call that waits for it.
+pub const APPROVAL_TIMEOUT: Duration = Duration::from_secs(50);
+/// The shortest configurable such time: nobody reads what is asked in less.
+pub const APPROVAL_TIMEOUT_MIN: Duration = Duration::from_secs(1);
+/// The longest configurable such time, as of a call: whoever has not answered within an hour is not there.
+pub const APPROVAL_TIMEOUT_MAX: Duration = Duration::from_secs(3600);
 /// The highest configurable rate of a tool, in calls a minute: a hundred a second, beyond which no rate says anything.
 pub const RATE_PER_MINUTE_MAX: u32 = 6000;
 /// The most calls a tool's rate can save up.

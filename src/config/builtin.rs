@@ -107,7 +107,7 @@ impl ToolReader<'_, '_> {
             timeout: terms.timeout.map_or(self.limits.call_timeout, |said| said.value),
             allow,
             pace: terms.pace,
-            confirm: crate::policy::rules::Confirm::Never,
+            confirm: terms.confirm.unwrap_or_default(),
         }
     }
 }

@@ -18,6 +18,8 @@ use crate::action::template::LIMIT;
 use crate::action::template::argv::Dash;
 use crate::action::template::body::BodyWritten as BodyParts;
 use crate::action::{Recipe, Tool};
+use crate::approval::ApprovalRules;
+use crate::config::approvals;
 use crate::config::builtin;
 use crate::config::file::{Env, base_folder};
 use crate::config::host::Hosts;
@@ -26,6 +28,7 @@ use crate::config::object::{Said, listed};
 use crate::config::scope;
 use crate::config::source;
 use crate::config::tree::{Node, Problems, quote};
+use crate::config::written::approvals::ApprovalsWritten;
 use crate::config::written::remote::SshWritten;
 use crate::config::written::{
     BodyWritten, CredentialWritten, ExecWritten, HttpWritten, LimitsWritten, RecipeWritten, ToolWritten, Written,
@@ -77,6 +80,7 @@ pub fn mean(written: Written<'_>, env: Env<'_>, problems: &mut Problems, warning
             keep: written.journal.keep.unwrap_or(journal.keep),
             file_bytes: written.journal.file_bytes.unwrap_or(journal.file_bytes),
         },
+        approvals: approvals::rules(&written.approvals, problems, warnings),
         state_dir: written.state_dir.unwrap_or_else(|| default_state_dir(env)),
         networks: networks(&written.networks, problems, warnings),
         credentials: sources,
@@ -91,6 +95,11 @@ pub fn mean(written: Written<'_>, env: Env<'_>, problems: &mut Problems, warning
 pub fn default_state_dir(env: Env<'_>) -> PathBuf {
     let base = base_folder(env, "XDG_STATE_HOME", ".local/state");
     base.unwrap_or_else(|| PathBuf::from("/var/lib")).join("tidegate")
+}
+
+/// What holds where `approvals` is absent.
+pub fn default_approvals() -> ApprovalRules {
+    approvals::rules(&ApprovalsWritten::default(), &mut Problems::default(), &mut Problems::default())
 }
 
 fn limits(written: &LimitsWritten) -> Limits {
@@ -297,7 +306,7 @@ impl<'w> ToolReader<'_, 'w> {
                 timeout,
                 allow: Allow::AsDeclared,
                 pace: written.pace,
-                confirm: crate::policy::rules::Confirm::Never,
+                confirm: written.confirm.unwrap_or_default(),
             },
         ))
     }

@@ -14,6 +14,7 @@ pub mod host;
 pub mod source;
 pub mod meant;
 pub mod builtin;
+pub mod approvals;
 
 use std::fmt;
 use std::path::{Path, PathBuf};
@@ -21,6 +22,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use crate::action::Tool;
+use crate::approval::ApprovalRules;
 use crate::config::file::Env;
 use crate::config::tree::{Node, Problems, line_column, pointer_of, shown};
 use crate::executor::credential::Source;
@@ -42,6 +44,8 @@ pub struct Config {
     pub log: LogRules,
     /// The record of executions.
     pub journal: JournalRules,
+    /// Who is asked before an action whose tool says so.
+    pub approvals: ApprovalRules,
     /// Absolute folder of journals and results; made when first needed.
     pub state_dir: PathBuf,
     /// Addresses beyond the public ones that may be dialled.
@@ -106,6 +110,7 @@ impl Config {
             limits: Limits::default(),
             log: LogRules::default(),
             journal: JournalRules::default(),
+            approvals: meant::default_approvals(),
             state_dir: meant::default_state_dir(env),
             networks: Networks::default(),
             credentials: Vec::new(),

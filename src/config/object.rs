@@ -83,8 +83,8 @@ impl<'n> Object<'n> {
     }
 }
 
-/// What is said about anything DESIGN names and this version does not do.
-pub fn not_supported(what: &str) -> String {
+/// What is said about a key that is known and that this version does not carry out.
+fn not_supported(what: &str) -> String {
     format!("\"{what}\" is not supported by this version")
 }
 

@@ -28,6 +28,7 @@ pub const TOP: Keys = Keys {
         "limits",
         "log",
         "journal",
+        "approvals",
         "state_dir",
         "networks",
         "credentials",
@@ -35,7 +36,7 @@ pub const TOP: Keys = Keys {
         "tools",
         "builtin",
     ],
-    later: &["servers", "approvals"],
+    later: &["servers"],
 };
 /// `session`.
 pub const SESSION: Keys = Keys { schema: "/$defs/session", read: &["on_malformed", "grace_ms"], later: &[] };
@@ -49,6 +50,9 @@ pub const LIMITS: Keys = Keys {
 pub const LOG: Keys = Keys { schema: "/$defs/log", read: &["level", "format", "file"], later: &[] };
 /// `journal`.
 pub const JOURNAL: Keys = Keys { schema: "/$defs/journal", read: &["sync", "keep_days", "file_bytes"], later: &[] };
+/// `approvals`.
+pub const APPROVALS: Keys =
+    Keys { schema: "/$defs/approvals", read: &["order", "timeout_s", "command", "operators"], later: &[] };
 /// One of `credentials`.
 pub const CREDENTIAL: Keys = Keys { schema: "/$defs/credential", read: &["from", "as", "for"], later: &[] };
 /// `from` of a credential.
@@ -144,6 +148,7 @@ pub const ALL: &[&Keys] = &[
     &LIMITS,
     &LOG,
     &JOURNAL,
+    &APPROVALS,
     &CREDENTIAL,
     &SOURCE,
     &PLACEMENT,
@@ -338,6 +343,48 @@ mod tests {
             ("/journal", json!([{}, {"sync": "all"}]), json!([{"sync": "none"}, {"keep": 1}])),
             ("/journal/keep_days", json!([1, 36_500]), json!([0, 36_501, 0.5, "1", null])),
             ("/journal/file_bytes", json!([65_536, 1 << 30]), json!([65_535, (1 << 30) + 1, true])),
+            (
+                "/approvals",
+                json!([{}, {"order": ["client"]}, {"command": ["x"]}]),
+                json!([[], null, "client", {"orders": []}, {"order": null}, {"timeout": 1}, {"ask": "client"}]),
+            ),
+            (
+                "/approvals/order",
+                json!([["client"], ["operator"], ["command"], ["operator", "command", "client"]]),
+                json!([
+                    [],
+                    {},
+                    "client",
+                    ["Client"],
+                    [""],
+                    ["nobody"],
+                    [1],
+                    [["client"]],
+                    ["client", "client"],
+                    ["client", "operator", "command", "operator"]
+                ]),
+            ),
+            ("/approvals/timeout_s", json!([1, 1.0, 1.5, 3600]), json!([0, 0.999, 3600.1, -1, "50", true])),
+            ("/approvals/command", json!([["x"], ["/x", "", "-y"]]), json!([[], {}, "x", [1], ["x", null]])),
+            (
+                "/approvals/operators",
+                json!([[0], [4_294_967_294_u32], [1000, 0, 1001], [1.0]]),
+                json!([
+                    [],
+                    {},
+                    1000,
+                    "root",
+                    ["root"],
+                    ["1000"],
+                    [-1],
+                    [4_294_967_295_u32],
+                    [4_294_967_296_u64],
+                    [0.5],
+                    [1, 1],
+                    [1, 1.0],
+                    [1, null]
+                ]),
+            ),
             ("/state_dir", json!(["/x"]), json!(["x", 1, {}])),
             ("/networks", json!([[], ["x"]]), json!([{}, [1], "10.0.0.0/8"])),
             (
@@ -390,7 +437,7 @@ mod tests {
             ("/tools/0/input", json!([{}]), json!([[], true, "x"])),
             ("/tools/0/annotations", json!([{}, {"readOnlyHint": true}]), json!([{"readOnlyHint": 1}, {"title": "x"}, []])),
             ("/tools/0/content_bytes", json!([4096, 950_272]), json!([4095, 950_273, "1"])),
-            ("/tools/0/confirm", json!(["never"]), json!(["ask", "session", "", 1])),
+            ("/tools/0/confirm", json!(["never", "ask", "session"]), json!(["always", "Ask", "", 1, true, ["ask"], {}])),
             ("/tools/1/timeout_s", json!([0.001, 3600]), json!([0, 3601])),
             ("/tools/4/allow_dash", json!([true, false]), json!([1, "true"])),
             ("/tools/4/stop_at_limit", json!([true, false]), json!([1, "true"])),
@@ -519,7 +566,8 @@ mod tests {
                 ]),
             ),
             ("/builtin/http_request/rate", json!([{"per_minute": 60}]), json!([{}, 60])),
-            ("/builtin/http_request/confirm", json!(["never"]), json!(["ask", true])),
+            ("/builtin/http_request/confirm", json!(["never", "ask", "session"]), json!(["once", "", true])),
+            ("/builtin/ssh_exec/confirm", json!(["never", "ask", "session"]), json!(["once", "", true])),
             ("/builtin/ssh_exec/hosts", json!([["x"]]), json!([[], [""], [1], "x", {}])),
             (
                 "/builtin/ssh_exec/allow",

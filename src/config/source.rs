@@ -4,6 +4,7 @@
 
 use crate::config::file::Env;
 use crate::config::meant::{CHILD_PATH, child_env, look_for};
+use crate::config::object::Said;
 use crate::config::tree::{Problems, quote};
 use crate::config::written::CredentialWritten;
 use crate::config::written::source::{CommandWritten, SourceWritten};
@@ -30,10 +31,21 @@ pub(in crate::config) fn sources(
 }
 
 fn helper(written: &CommandWritten<'_>, env: Env<'_>, problems: &mut Problems, warnings: &mut Problems) -> Helper {
-    for said in written.argv.iter().filter(|said| said.value.contains('\0')) {
+    Helper {
+        argv: command_line(&written.argv, problems, warnings),
+        env: child_env(&[], env),
+        inherit: written.inherit.iter().map(|name| (*name).to_owned()).collect(),
+        timeout: written.timeout.unwrap_or(HELPER_TIMEOUT),
+        cache: written.cache.unwrap_or(HELPER_CACHE),
+    }
+}
+
+/// A program that the gateway starts for itself, with literal arguments; relative paths would depend on where it was started.
+pub(in crate::config) fn command_line(argv: &[Said<&str>], problems: &mut Problems, warnings: &mut Problems) -> Vec<String> {
+    for said in argv.iter().filter(|said| said.value.contains('\0')) {
         problems.add(said.at, "expected an argument without NUL");
     }
-    if let Some(program) = written.argv.first() {
+    if let Some(program) = argv.first() {
         let name = program.value;
         if name.is_empty() || name.contains('/') && !name.starts_with('/') {
             problems.add(program.at, format!("expected an absolute path or a bare name, got {}", quote(name)));
@@ -41,11 +53,5 @@ fn helper(written: &CommandWritten<'_>, env: Env<'_>, problems: &mut Problems, w
             look_for(*program, CHILD_PATH, warnings);
         }
     }
-    Helper {
-        argv: written.argv.iter().map(|said| said.value.to_owned()).collect(),
-        env: child_env(&[], env),
-        inherit: written.inherit.iter().map(|name| (*name).to_owned()).collect(),
-        timeout: written.timeout.unwrap_or(HELPER_TIMEOUT),
-        cache: written.cache.unwrap_or(HELPER_CACHE),
-    }
+    argv.iter().map(|said| said.value.to_owned()).collect()
 }

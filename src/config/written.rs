@@ -1,11 +1,13 @@
 //! What the configuration says: every key of `schema.rs` read from the tree, with its type and range checked.
 //!
 //! This floor and the printed JSON Schema give the same verdict. It knows nothing of other keys' values, templates, schemas
-//! or the machine; that is `meant.rs`. What has to do with SSH stands in `remote`, the gateway's own tools in `builtin`.
+//! or the machine; that is `meant.rs`. What has to do with SSH stands in `remote`, the gateway's own tools in `builtin`, asking in
+//! `approvals`.
 
 pub mod remote;
 pub mod source;
 pub mod builtin;
+pub mod approvals;
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -15,11 +17,12 @@ use crate::action::http::Scheme;
 use crate::action::template::header::is_token;
 use crate::config::OnMalformed;
 use crate::config::object::{
-    Object, Said, absolute_path, flag, list, listed, map, matching, nonempty, not_supported, pairs, port, seconds, size, text,
-    texts, whole, word,
+    Object, Said, absolute_path, flag, list, listed, map, matching, nonempty, pairs, port, seconds, size, text, texts, whole,
+    word,
 };
 use crate::config::schema;
 use crate::config::tree::{Member, Node, Problems};
+use crate::config::written::approvals::{ApprovalsWritten, approvals, confirm};
 use crate::config::written::builtin::{BuiltinWritten, builtin, pace};
 use crate::config::written::remote::{HostWritten, SshWritten, hosts, ssh};
 use crate::config::written::source::{SourceWritten, source};
@@ -29,7 +32,7 @@ use crate::limits::{
     LINE_IN_BYTES, TERM_TO_KILL, WORKERS,
 };
 use crate::mcp::listing::ToolAnnotations;
-use crate::policy::rules::Pace;
+use crate::policy::rules::{Confirm, Pace};
 use crate::wire::log::Format;
 
 /// The shortest line limit in which an `initialize` of real clients fits.
@@ -46,6 +49,8 @@ pub struct Written<'n> {
     pub log: LogWritten,
     /// `journal`.
     pub journal: JournalWritten,
+    /// `approvals`.
+    pub approvals: ApprovalsWritten<'n>,
     /// `state_dir`.
     pub state_dir: Option<PathBuf>,
     /// `networks`.
@@ -176,6 +181,8 @@ pub struct ToolWritten<'n> {
     pub stop_at_limit: Option<Said<bool>>,
     /// `rate` and `max_concurrent`.
     pub pace: Pace,
+    /// `confirm`.
+    pub confirm: Option<Confirm>,
 }
 
 /// `http`, `exec` or `ssh` of a tool.
@@ -247,6 +254,7 @@ pub fn read<'n>(root: &'n Node, problems: &mut Problems) -> Written<'n> {
         limits: top.node("limits").and_then(|node| limits(node, problems)).unwrap_or_default(),
         log: top.node("log").and_then(|node| log(node, problems)).unwrap_or_default(),
         journal: top.node("journal").and_then(|node| journal(node, problems)).unwrap_or_default(),
+        approvals: top.node("approvals").and_then(|node| approvals(node, problems)).unwrap_or_default(),
         state_dir: top.node("state_dir").and_then(|node| absolute_path(node, problems)),
         networks: top.node("networks").map(|node| texts(node, problems)).unwrap_or_default(),
         credentials: top.node("credentials").map(|node| credentials(node, problems)).unwrap_or_default(),
@@ -405,9 +413,6 @@ fn tools<'n>(node: &'n Node, problems: &mut Problems) -> Vec<ToolWritten<'n>> {
 
 fn tool<'n>(node: &'n Node, problems: &mut Problems) -> Option<ToolWritten<'n>> {
     let object = Object::open(node, &schema::TOOL, problems)?;
-    if let Some(node) = object.node("confirm") {
-        confirm(node, problems);
-    }
     Some(ToolWritten {
         at: node.at,
         name: object.needed("name", problems).and_then(|node| {
@@ -430,17 +435,8 @@ fn tool<'n>(node: &'n Node, problems: &mut Problems) -> Option<ToolWritten<'n>> 
         allow_dash: object.node("allow_dash").and_then(|node| flag(node, problems)),
         stop_at_limit: object.node("stop_at_limit").and_then(|node| flag(node, problems)),
         pace: pace(&object, problems),
+        confirm: confirm(&object, problems),
     })
-}
-
-/// Asking a person is for a later version; until then a tool that wants it may not run without.
-fn confirm(node: &Node, problems: &mut Problems) {
-    let Some(said) = text(node, problems) else { return };
-    match said.value {
-        "never" => {}
-        "ask" | "session" => problems.add(said.at, format!("\"confirm\": {}", not_supported(said.value))),
-        other => problems.add(said.at, format!("expected \"never\", got {}", crate::config::tree::quote(other))),
-    }
 }
 
 fn annotations(node: &Node, problems: &mut Problems) -> Option<ToolAnnotations> {

@@ -1,5 +1,6 @@
 //! Whole configurations: what loads and what it means, what does not and every line that says why.
 
+mod approvals;
 mod builtin;
 mod meant;
 mod remote;
@@ -15,7 +16,7 @@ use crate::action::Action;
 use crate::action::http::Scheme;
 use crate::journal::append::SyncMode;
 use crate::mcp::listing::ToolAnnotations;
-use crate::policy::rules::{AtLimit, CredentialRule, Network, Placement, Scope};
+use crate::policy::rules::{AtLimit, Confirm, CredentialRule, Network, Placement, Scope};
 
 fn no_env(_: &str) -> Option<OsString> {
     None
@@ -69,6 +70,7 @@ pub(super) const FULL: &str = r#"{
   "limits": {"line_in_bytes": 1048576, "content_bytes": 65536, "calls": 32, "workers": 8, "call_timeout_s": 20.5},
   "log": {"level": "debug", "format": "json", "file": "/var/log/tidegate.log"},
   "journal": {"sync": "intents", "keep_days": 7, "file_bytes": 65536},
+  "approvals": {"order": ["command", "client", "operator"], "timeout_s": 2.5, "command": ["sh", "/x"], "operators": [0, 1000]},
   "state_dir": "/var/lib/tg",
   "networks": ["10.0.0.0/24", "fd00::/8"],
   "credentials": {
@@ -94,10 +96,10 @@ pub(super) const FULL: &str = r#"{
         {"host": "API.Example.com", "methods": ["GET", "PUT"], "paths": ["/v1/"]},
         {"host": "localhost", "port": 8080, "scheme": "http", "credential": "web_key"}
       ],
-      "content_bytes": 16384, "timeout_s": 2.5, "rate": {"per_minute": 30}, "max_concurrent": 4, "confirm": "never"},
+      "content_bytes": 16384, "timeout_s": 2.5, "rate": {"per_minute": 30}, "max_concurrent": 4, "confirm": "session"},
     "ssh_exec": {
       "hosts": ["web2", "web3"], "allow": [["uptime"], ["journalctl", "-u", "*", "-n", "*"]], "allow_dash": true, "stop_at_limit": true,
-      "content_bytes": 8192, "timeout_s": 3, "rate": {"per_minute": 60, "burst": 5}, "max_concurrent": 2, "confirm": "never"}
+      "content_bytes": 8192, "timeout_s": 3, "rate": {"per_minute": 60, "burst": 5}, "max_concurrent": 2, "confirm": "ask"}
   },
   "tools": [
     {"name": "list_issues", "title": "Issues", "description": "Open issues of a repository",
@@ -105,7 +107,7 @@ pub(super) const FULL: &str = r#"{
      "input": {"type": "object", "properties": {"repo": {"type": "string"}, "page": {"type": "integer", "minimum": 1}}, "required": ["repo"]},
      "http": {"method": "GET", "url": "https://api.github.com/repos/{+repo}/issues", "query": {"per_page": "50", "page": "{page}"},
               "headers": {"accept": "application/json"}, "credential": "github", "select": ["/*/number", "/*/title"], "timeout_s": 30},
-     "content_bytes": 8192, "confirm": "never"},
+     "content_bytes": 8192, "confirm": "ask"},
     {"name": "save", "description": "Save", "timeout_s": 0.5,
      "input": {"type": "object", "properties": {"x": {"type": "number"}}},
      "http": {"method": "POST", "url": "http://localhost:8080/x", "body": {"json": {"z": "{x}", "a": [1.50]}}, "credential": "web_key"}},
@@ -151,6 +153,7 @@ fn every_key_means_what_it_says() {
     assert_eq!(config.log, LogRules { level: log::LevelFilter::Debug, format: Format::Json, file });
     let keep = Duration::from_secs(7 * 24 * 3600);
     assert_eq!(config.journal, JournalRules { sync: SyncMode::Intents, keep, file_bytes: 65_536 });
+    assert_eq!(config.approvals, approvals::full());
     assert_eq!(config.state_dir, Path::new("/var/lib/tg"));
     let network = |address: &str, prefix| Network { address: address.parse::<IpAddr>().unwrap(), prefix };
     assert_eq!(config.networks.ranges, [network("10.0.0.0", 24), network("fd00::", 8)]);
@@ -163,7 +166,7 @@ fn every_key_means_what_it_says() {
     ];
     assert_eq!(config.credentials, sources);
     let unused = if cfg!(feature = "ssh") { 0 } else { 3 };
-    let of_credentials = ["14:5: /credentials/minted", "15:5: /credentials/passed"];
+    let of_credentials = ["15:5: /credentials/minted", "16:5: /credentials/passed"];
     let of_credentials = of_credentials.map(|place| format!("c.json:{place}: no tool and no host uses this credential"));
     let (warned, of_hosts): (Vec<_>, Vec<_>) = config.warnings.iter().cloned().partition(|line| of_credentials.contains(line));
     assert_eq!((warned.len(), of_hosts.len()), (2, unused), "{:?}", config.warnings);
@@ -249,6 +252,7 @@ fn an_empty_object_is_every_default() {
         assert_eq!(config.limits, Limits::default());
         assert_eq!(config.log, LogRules { level: log::LevelFilter::Info, format: Format::Text, file: None });
         assert_eq!(config.journal, JournalRules::default());
+        assert_eq!(config.approvals, approvals::default());
         assert_eq!(config.state_dir, Path::new("/var/lib/tidegate"));
         assert!(
             config.networks.ranges.is_empty()
@@ -310,15 +314,10 @@ const DESIGN: &str = r#"{
 
 #[test]
 fn the_example_of_the_design_lacks_only_what_is_to_come() {
-    let lacking = |key: &str| format!("\"{key}\" is not supported by this version");
-    let mut expected = vec![
-        format!("6:3: /approvals: {}", lacking("approvals")),
-        format!("19:80: /tools/1/confirm: \"confirm\": {}", lacking("ask")),
-        format!("26:3: /servers: {}", lacking("servers")),
-    ];
+    let mut expected = vec!["26:3: /servers: \"servers\" is not supported by this version".to_owned()];
     if !cfg!(feature = "ssh") {
-        expected.insert(2, "21:6: /tools/1/ssh: this build has no SSH (feature ssh)".to_owned());
-        expected.insert(3, "25:15: /builtin/ssh_exec: this build has no SSH (feature ssh)".to_owned());
+        expected.insert(0, "21:6: /tools/1/ssh: this build has no SSH (feature ssh)".to_owned());
+        expected.insert(1, "25:15: /builtin/ssh_exec: this build has no SSH (feature ssh)".to_owned());
     }
     check_errors(DESIGN, &expected.iter().map(String::as_str).collect::<Vec<_>>());
 }
@@ -328,10 +327,7 @@ fn the_example_of_the_design_lacks_only_what_is_to_come() {
 fn the_example_of_the_design_loads_without_it() {
     let mut value: serde_json::Value = serde_json::from_str(DESIGN).unwrap();
     let top = value.as_object_mut().unwrap();
-    for later in ["approvals", "servers"] {
-        top.remove(later).unwrap();
-    }
-    top["tools"][1].as_object_mut().unwrap().remove("confirm").unwrap();
+    top.remove("servers").unwrap();
     let config = check_ok(&format!("{value:#}"));
     assert_eq!(config.limits, Limits::default());
     let names: Vec<&str> = config.tools.iter().map(|(tool, _)| tool.name.as_str()).collect();
@@ -342,8 +338,12 @@ fn the_example_of_the_design_loads_without_it() {
     assert_eq!(config.tools[1].1.host.as_ref(), config.hosts.first());
     let known = Path::new("/etc/tidegate/known_hosts");
     assert_eq!((config.hosts.len(), config.hosts[0].known_hosts.as_path()), (1, known));
-    let missing = config.warnings.iter().filter(|line| line.ends_with("every host key will be refused")).count();
-    assert_eq!((config.warnings.len(), missing), (missing, usize::from(!known.exists())), "{:?}", config.warnings);
+    let told = |end: &str| config.warnings.iter().filter(|line| line.ends_with(end)).count();
+    let missing = told("every host key will be refused");
+    assert_eq!(missing, usize::from(!known.exists()), "{:?}", config.warnings);
+    assert_eq!((told("so it is never asked"), told("no program \"approve-on-phone\" in /usr/local/bin:/usr/bin:/bin")), (1, 1));
+    assert_eq!(config.warnings.len(), missing + 2, "{:?}", config.warnings);
+    assert_eq!(config.tools[1].1.confirm, Confirm::Ask);
 }
 
 #[test]

@@ -7,9 +7,10 @@ use std::time::Duration;
 use crate::config::object::{Object, Said, flag, list, nonempty, seconds, whole};
 use crate::config::schema;
 use crate::config::tree::{Member, Node, Problems};
-use crate::config::written::{ScopeWritten, all, argv, confirm, content_bytes, scope_of};
+use crate::config::written::approvals::confirm;
+use crate::config::written::{ScopeWritten, all, argv, content_bytes, scope_of};
 use crate::limits::{CALLS, RATE_BURST_MAX, RATE_PER_MINUTE_MAX};
-use crate::policy::rules::{Pace, Rate};
+use crate::policy::rules::{Confirm, Pace, Rate};
 
 /// `builtin`.
 #[derive(Debug, Default)]
@@ -29,6 +30,8 @@ pub struct TermsWritten {
     pub timeout: Option<Said<Duration>>,
     /// `rate` and `max_concurrent`.
     pub pace: Pace,
+    /// `confirm`.
+    pub confirm: Option<Confirm>,
 }
 
 /// `builtin.http_request`.
@@ -113,13 +116,11 @@ fn ssh_exec<'n>(member: &'n Member, problems: &mut Problems) -> Option<SshExecWr
 }
 
 fn terms(object: &Object<'_>, problems: &mut Problems) -> TermsWritten {
-    if let Some(node) = object.node("confirm") {
-        confirm(node, problems);
-    }
     TermsWritten {
         content_bytes: object.node("content_bytes").and_then(|node| content_bytes(node, problems)),
         timeout: object.node("timeout_s").and_then(|node| seconds(node, problems)),
         pace: pace(object, problems),
+        confirm: confirm(object, problems),
     }
 }
 
