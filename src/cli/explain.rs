@@ -1,13 +1,14 @@
 //! `tidegate explain`: judges a call as `serve` would, prints the decision with its rule and the exact action, and stops there.
 //!
-//! It reads the configuration, and stdin where it is asked to; it starts, resolves, connects, records and hands out nothing.
-//! What it prints is escaped for a terminal; credentials appear by name.
+//! It reads the configuration, and stdin where it is asked to; it starts, resolves, connects, records and hands out nothing,
+//! and asks nobody: it says who would be asked. What it prints is escaped for a terminal; credentials appear by name.
 
 use std::io::Read;
 
 use serde::Serialize;
 use serde_json::value::RawValue;
 
+use crate::approval::{ApprovalRules, Approver};
 use crate::cli::flags::ExplainOptions;
 use crate::cli::serve::load;
 use crate::cli::{EXIT_CONFIG, EXIT_IO, EXIT_NO, EXIT_OK, EXIT_USAGE, complain, print};
@@ -17,7 +18,7 @@ use crate::gateway::{answer, live, status};
 use crate::limits::LINE_IN_BYTES;
 use crate::policy::decide::Refusal;
 use crate::policy::grant::Grant;
-use crate::policy::rules::{HostRule, Pace, Placement, Rate};
+use crate::policy::rules::{Confirm, HostRule, Pace, Placement, Rate};
 use crate::rpc::strict;
 use crate::wire::escape::to_line;
 
@@ -33,6 +34,9 @@ struct Allowed<'a> {
     #[serde(skip_serializing_if = "Option::is_none")]
     host: Option<Host<'a>>,
     terms: Terms,
+    confirm: &'static str,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    approval: Option<Approval<'a>>,
     action: &'a RawValue,
 }
 
@@ -66,6 +70,13 @@ struct Terms {
     max_concurrent: Option<usize>,
 }
 
+/// Who is asked first, where somebody is: the first of `order` who can be.
+#[derive(Serialize)]
+struct Approval<'a> {
+    order: &'a [Approver],
+    timeout_s: f64,
+}
+
 /// What is printed of a call that would be refused.
 #[derive(Serialize)]
 struct Refused<'a> {
@@ -77,7 +88,7 @@ struct Refused<'a> {
     text: String,
 }
 
-/// Explains one call. 0: it would be carried out; 1: it would be refused.
+/// Explains one call. 0: it would be carried out, once whoever has to be asked says yes; 1: it would be refused.
 pub fn run(options: &ExplainOptions) -> u8 {
     let arguments = match arguments(options.arguments.as_deref()) {
         Ok(arguments) => arguments,
@@ -148,14 +159,14 @@ fn explain(config: Config, tool: &str, arguments: &str, json: bool) -> (String, 
         return (format!("{}\n", if json { &line } else { text }), EXIT_OK);
     }
     let tools = live::toolbox(config.tools, &config.limits);
-    let pace = tools.find(tool).map(|(_, rule)| rule.pace).unwrap_or_default();
+    let (pace, confirm) = tools.find(tool).map(|(_, rule)| (rule.pace, rule.confirm)).unwrap_or_default();
     match judge_arguments(tool, arguments, &tools) {
-        Ok(grant) => (allowed(&grant, pace, json), EXIT_OK),
+        Ok(grant) => (allowed(&grant, pace, confirm, &config.approvals, json), EXIT_OK),
         Err(refusal) => (refused(tool, &refusal, json), EXIT_NO),
     }
 }
 
-fn allowed(grant: &Grant, pace: Pace, json: bool) -> String {
+fn allowed(grant: &Grant, pace: Pace, confirm: Confirm, approvals: &ApprovalRules, json: bool) -> String {
     let terms = grant.terms();
     let action = RawValue::from_string(grant.record()).expect("a record is JSON");
     let header = terms.credential.as_ref().map(|rule| match &rule.placement {
@@ -177,9 +188,30 @@ fn allowed(grant: &Grant, pace: Pace, json: bool) -> String {
             burst: pace.rate.map(|rate| rate.burst),
             max_concurrent: pace.max_concurrent,
         },
+        confirm: confirm_word(confirm),
+        approval: approval(confirm, approvals),
         action: &action,
     };
     if json { format!("{}\n", terminal(&to_line(&allowed))) } else { readable(&allowed, pace) }
+}
+
+/// As in the configuration.
+fn confirm_word(confirm: Confirm) -> &'static str {
+    match confirm {
+        Confirm::Never => "never",
+        Confirm::Ask => "ask",
+        Confirm::Session => "session",
+    }
+}
+
+/// The operator always counts as there: whoever stands behind is never asked.
+fn approval(confirm: Confirm, approvals: &ApprovalRules) -> Option<Approval<'_>> {
+    let order = &approvals.order;
+    let end = order.iter().position(|approver| *approver == Approver::Operator).map_or(order.len(), |last| last + 1);
+    match confirm {
+        Confirm::Never => None,
+        Confirm::Ask | Confirm::Session => Some(Approval { order: &order[..end], timeout_s: approvals.timeout.as_secs_f64() }),
+    }
 }
 
 fn host(rule: &HostRule) -> Host<'_> {
@@ -204,8 +236,16 @@ fn readable(allowed: &Allowed<'_>, pace: Pace) -> String {
         limits.push_str(&format!(", {max} at once"));
     }
     rows.push(("limits", limits));
+    rows.push(("confirm", readable_confirm(allowed)));
     rows.push(("action", to_line(allowed.action)));
     rows.iter().map(|(label, text)| format!("{label:<11} {}\n", terminal(text))).collect()
+}
+
+fn readable_confirm(allowed: &Allowed<'_>) -> String {
+    let Some(Approval { order, timeout_s }) = &allowed.approval else { return allowed.confirm.to_owned() };
+    let who: Vec<&str> = order.iter().map(|approver| approver.as_str()).collect();
+    let first = if who.len() > 1 { "the first who can be asked of " } else { "" };
+    format!("{}: {first}{}, with {timeout_s} s to answer", allowed.confirm, who.join(", "))
 }
 
 fn refused(tool: &str, refusal: &Refusal, json: bool) -> String {
@@ -253,7 +293,8 @@ mod tests {
       "tools": [{"name": "say", "description": "d", "rate": {"per_minute": 6, "burst": 2}, "max_concurrent": 3,
                  "input": {"type": "object", "properties": {"text": {"type": "string"}}, "required": ["text"]},
                  "exec": {"argv": ["echo", "{text}"], "env": {"HOME": "/"}}}],
-      "builtin": {"http_request": {"allow": [{"host": "api.example.com", "paths": ["/v1/"], "credential": "api"}]}}
+      "approvals": {"command": ["sh"], "timeout_s": 2.5},
+      "builtin": {"http_request": {"allow": [{"host": "api.example.com", "paths": ["/v1/"], "credential": "api"}], "confirm": "session"}}
     }"#;
 
     #[track_caller]
@@ -273,6 +314,7 @@ mod tests {
             "allowed     say by declared:say\n\
              target      exec echo \"a\\u{1b}[2Jb\\u{202e}\"\n\
              limits      32768 bytes of result, 50 s, 6 calls a minute (burst 2), 3 at once\n\
+             confirm     never\n\
              action      {\"exec\":{\"argv\":[\"echo\",\"a\\u001b[2Jb\\u202e\"],\"cwd\":\"/\",\"env\":{\"HOME\":\"/\",\"LANG\":\"C.UTF-8\",\"PATH\":\"/usr/local/bin:/usr/bin:/bin\"}}}\n",
         );
         check(
@@ -284,6 +326,7 @@ mod tests {
              target      GET https://api.example.com/v1/x?…\n\
              credential  api, in the header authorization\n\
              limits      32768 bytes of result, 50 s\n\
+             confirm     session: the first who can be asked of client, command, operator, with 2.5 s to answer\n\
              action      {\"http\":{\"headers\":[],\"method\":\"GET\",\"url\":\"https://api.example.com/v1/x?q=1\"}}\n",
         );
     }
@@ -316,6 +359,7 @@ mod tests {
             EXIT_OK,
             "{\"decision\":\"allowed\",\"tool\":\"http_request\",\"rule\":\"builtin.http_request.allow[0]\",\"target\":\"GET https://api.example.com/v1/x\",\
              \"credential\":{\"name\":\"api\",\"header\":\"authorization\"},\"terms\":{\"content_bytes\":32768,\"timeout_s\":50.0},\
+             \"confirm\":\"session\",\"approval\":{\"order\":[\"client\",\"command\",\"operator\"],\"timeout_s\":2.5},\
              \"action\":{\"http\":{\"headers\":[],\"method\":\"GET\",\"url\":\"https://api.example.com/v1/x\"}}}\n",
         );
         check(
@@ -325,6 +369,48 @@ mod tests {
             EXIT_OK,
             "{\"decision\":\"allowed\",\"tool\":\"tidegate_status\",\"rule\":\"builtin:tidegate_status\"}\n",
         );
+    }
+
+    #[track_caller]
+    fn check_confirm(approvals: &str, confirm: &str, readable: &str, json: &str) {
+        let text = format!(
+            r#"{{"approvals": {{{approvals}}},
+                "tools": [{{"name": "t", "description": "d", "confirm": "{confirm}", "exec": {{"argv": ["echo"]}}}}]}}"#
+        );
+        let said = |is_json| {
+            let config = Config::parse(Path::new("c.json"), &text, &|_| None).unwrap();
+            let (said, code) = explain(config, "t", "{}", is_json);
+            assert_eq!(code, EXIT_OK, "{text}");
+            said
+        };
+        assert!(said(false).contains(&format!("\nconfirm     {readable}\n")), "{text}: {}", said(false));
+        assert!(said(true).contains(&format!(",\"confirm\":\"{confirm}\",{json}\"action\":")), "{text}: {}", said(true));
+    }
+
+    #[test]
+    fn who_would_be_asked_is_said_in_order() {
+        check_confirm("", "never", "never", "");
+        check_confirm(
+            "",
+            "ask",
+            "ask: the first who can be asked of client, operator, with 50 s to answer",
+            r#""approval":{"order":["client","operator"],"timeout_s":50.0},"#,
+        );
+        let command = r#""command": ["sh"], "order": ["client", "command"], "timeout_s": 1.5"#;
+        check_confirm(
+            command,
+            "session",
+            "session: the first who can be asked of client, command, with 1.5 s to answer",
+            r#""approval":{"order":["client","command"],"timeout_s":1.5},"#,
+        );
+        // Nobody behind the operator is ever asked.
+        check_confirm(
+            r#""command": ["sh"], "order": ["operator", "client", "command"]"#,
+            "ask",
+            "ask: operator, with 50 s to answer",
+            r#""approval":{"order":["operator"],"timeout_s":50.0},"#,
+        );
+        check_confirm(command, "never", "never", "");
     }
 
     #[test]

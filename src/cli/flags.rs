@@ -57,8 +57,9 @@ const COMMANDS: &[CommandRow] = &[
         arguments_max: 2,
         summary: "say what a call of a tool would come to, and why",
         about: "Judges a call as the gateway would and prints the decision, the rule and the exact action, credentials by name.\n\
-                Nothing is started, resolved, connected or recorded, and no credential is read. ARGS is one JSON object, - reads\n\
-                it from stdin; without it the call has no arguments. Exit code 0 if the call is allowed, 1 if it is refused.",
+                Nothing is started, resolved, connected or recorded, no credential is read and nobody is asked; where the tool's\n\
+                confirm asks, it says in which order and how long. ARGS is one JSON object, - reads it from stdin; without it\n\
+                the call has no arguments. Exit code 0 if the call is allowed, 1 if it is refused.",
     },
     CommandRow {
         command: Command::Demo,
