@@ -53,10 +53,12 @@ fn config(state: &Path, key: &Path) -> Value {
     let text = json!({"type": "object", "properties": {"text": {"type": "string"}}, "required": ["text"]});
     let mut config = json!({
         "state_dir": state,
+        "approvals": {"order": ["client", "command", "operator"], "command": ["touch", "asked"], "timeout_s": 20},
         "credentials": {"api": {"from": {"file": key}, "for": [{"host": "unknown.test", "paths": ["/v1/ours/"]}]},
                         "user": {"from": {"file": key}}},
         "tools": [
             {"name": "say", "description": "Says it", "input": text, "exec": {"argv": ["echo", "{text}"], "env": {"HOME": "/"}}},
+            {"name": "wipe", "description": "Wipes it", "confirm": "ask", "exec": {"argv": ["touch", "wiped"]}},
             {"name": "fetch", "description": "Fetches it", "input": text, "http": {"url": "https://unknown.test/v1/{+text}", "credential": "api"}},
         ],
         "builtin": {"http_request": {"allow": [{"host": "unknown.test", "methods": ["GET", "POST"], "paths": ["/v1/"]}]}},
@@ -93,6 +95,8 @@ const COMMANDS: &[(&str, &str)] = &[
 ];
 #[cfg(not(feature = "ssh"))]
 const COMMANDS: &[(&str, &str)] = &[];
+/// Somebody would be asked, by a command among others.
+const ASKING: &[(&str, &str)] = &[("wipe", "{}")];
 
 #[test]
 fn it_says_what_the_gateway_would_do() {
@@ -126,14 +130,18 @@ fn it_says_what_the_gateway_would_do() {
 }
 
 #[test]
-fn it_starts_resolves_connects_and_reads_nothing() {
+fn it_starts_resolves_connects_asks_and_reads_nothing() {
     let bench = Bench::new();
-    for (tool, arguments) in CALLS.iter().chain(COMMANDS) {
+    for (tool, arguments) in CALLS.iter().chain(COMMANDS).chain(ASKING) {
         bench.explain(&[tool, arguments], "");
     }
     let deeds = bench.dir.read("deeds");
     let read: Vec<&str> = deeds.lines().filter(|deed| deed.contains(bench.dir.path().to_str().unwrap())).collect();
-    assert_eq!(read.len(), CALLS.len() + COMMANDS.len(), "the configuration each time, and nothing else: {deeds}");
+    assert_eq!(
+        read.len(),
+        CALLS.len() + COMMANDS.len() + ASKING.len(),
+        "the configuration each time, and nothing else: {deeds}"
+    );
     assert!(read.iter().all(|deed| deed.ends_with("config.json")), "{read:?}");
     let acts: Vec<&str> = deeds.lines().filter(|deed| !deed.starts_with("open ")).collect();
     assert!(acts.is_empty(), "{acts:?}");
@@ -154,6 +162,16 @@ fn it_is_read_by_people_and_ends_with_a_code() {
         0,
         &["credential  api, in the header authorization\n", "limits      32768 bytes of result, 50 s\n"],
     );
+    let [(asking, _)] = ASKING else { panic!() };
+    bench.check(
+        &[asking],
+        0,
+        &[
+            "allowed     wipe by declared:wipe\n",
+            "confirm     ask: the first who can be asked of client, command, operator, with 20 s to answer\n",
+        ],
+    );
+    bench.check(&["say", r#"{"text":"a"}"#], 0, &["confirm     never\n"]);
     bench.check(
         &["say"],
         1,

@@ -14,6 +14,7 @@ mod attacks;
 mod cancel;
 mod canary;
 mod clients;
+mod config;
 mod corpus;
 mod credentials;
 mod demo;

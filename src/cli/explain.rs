@@ -293,7 +293,8 @@ mod tests {
       "tools": [{"name": "say", "description": "d", "rate": {"per_minute": 6, "burst": 2}, "max_concurrent": 3,
                  "input": {"type": "object", "properties": {"text": {"type": "string"}}, "required": ["text"]},
                  "exec": {"argv": ["echo", "{text}"], "env": {"HOME": "/"}}}],
-      "builtin": {"http_request": {"allow": [{"host": "api.example.com", "paths": ["/v1/"], "credential": "api"}]}}
+      "approvals": {"command": ["sh"], "timeout_s": 2.5},
+      "builtin": {"http_request": {"allow": [{"host": "api.example.com", "paths": ["/v1/"], "credential": "api"}], "confirm": "session"}}
     }"#;
 
     #[track_caller]
@@ -313,6 +314,7 @@ mod tests {
             "allowed     say by declared:say\n\
              target      exec echo \"a\\u{1b}[2Jb\\u{202e}\"\n\
              limits      32768 bytes of result, 50 s, 6 calls a minute (burst 2), 3 at once\n\
+             confirm     never\n\
              action      {\"exec\":{\"argv\":[\"echo\",\"a\\u001b[2Jb\\u202e\"],\"cwd\":\"/\",\"env\":{\"HOME\":\"/\",\"LANG\":\"C.UTF-8\",\"PATH\":\"/usr/local/bin:/usr/bin:/bin\"}}}\n",
         );
         check(
@@ -324,6 +326,7 @@ mod tests {
              target      GET https://api.example.com/v1/x?…\n\
              credential  api, in the header authorization\n\
              limits      32768 bytes of result, 50 s\n\
+             confirm     session: the first who can be asked of client, command, operator, with 2.5 s to answer\n\
              action      {\"http\":{\"headers\":[],\"method\":\"GET\",\"url\":\"https://api.example.com/v1/x?q=1\"}}\n",
         );
     }
@@ -356,6 +359,7 @@ mod tests {
             EXIT_OK,
             "{\"decision\":\"allowed\",\"tool\":\"http_request\",\"rule\":\"builtin.http_request.allow[0]\",\"target\":\"GET https://api.example.com/v1/x\",\
              \"credential\":{\"name\":\"api\",\"header\":\"authorization\"},\"terms\":{\"content_bytes\":32768,\"timeout_s\":50.0},\
+             \"confirm\":\"session\",\"approval\":{\"order\":[\"client\",\"command\",\"operator\"],\"timeout_s\":2.5},\
              \"action\":{\"http\":{\"headers\":[],\"method\":\"GET\",\"url\":\"https://api.example.com/v1/x\"}}}\n",
         );
         check(
@@ -365,6 +369,48 @@ mod tests {
             EXIT_OK,
             "{\"decision\":\"allowed\",\"tool\":\"tidegate_status\",\"rule\":\"builtin:tidegate_status\"}\n",
         );
+    }
+
+    #[track_caller]
+    fn check_confirm(approvals: &str, confirm: &str, readable: &str, json: &str) {
+        let text = format!(
+            r#"{{"approvals": {{{approvals}}},
+                "tools": [{{"name": "t", "description": "d", "confirm": "{confirm}", "exec": {{"argv": ["echo"]}}}}]}}"#
+        );
+        let said = |is_json| {
+            let config = Config::parse(Path::new("c.json"), &text, &|_| None).unwrap();
+            let (said, code) = explain(config, "t", "{}", is_json);
+            assert_eq!(code, EXIT_OK, "{text}");
+            said
+        };
+        assert!(said(false).contains(&format!("\nconfirm     {readable}\n")), "{text}: {}", said(false));
+        assert!(said(true).contains(&format!(",\"confirm\":\"{confirm}\",{json}\"action\":")), "{text}: {}", said(true));
+    }
+
+    #[test]
+    fn who_would_be_asked_is_said_in_order() {
+        check_confirm("", "never", "never", "");
+        check_confirm(
+            "",
+            "ask",
+            "ask: the first who can be asked of client, operator, with 50 s to answer",
+            r#""approval":{"order":["client","operator"],"timeout_s":50.0},"#,
+        );
+        let command = r#""command": ["sh"], "order": ["client", "command"], "timeout_s": 1.5"#;
+        check_confirm(
+            command,
+            "session",
+            "session: the first who can be asked of client, command, with 1.5 s to answer",
+            r#""approval":{"order":["client","command"],"timeout_s":1.5},"#,
+        );
+        // Nobody behind the operator is ever asked.
+        check_confirm(
+            r#""command": ["sh"], "order": ["operator", "client", "command"]"#,
+            "ask",
+            "ask: operator, with 50 s to answer",
+            r#""approval":{"order":["operator"],"timeout_s":50.0},"#,
+        );
+        check_confirm(command, "never", "never", "");
     }
 
     #[test]

@@ -107,7 +107,7 @@ fn what_says_nothing_sound_is_refused() {
             r#""order":["clients"]"#,
             "1:24: /approvals/order/0: expected one of \"client\", \"operator\", \"command\", got \"clients\"",
         ),
-        (r#""order":["client","client"]"#, "1:33: /approvals/order/1: expected each approver once, got client again"),
+        (r#""order":["client","client"]"#, "1:33: /approvals/order/1: expected each approver once, got \"client\" again"),
         (r#""order":"client""#, "1:23: /approvals/order: expected an array, got a string"),
         (r#""timeout_s":0.999"#, "1:27: /approvals/timeout_s: expected seconds from 1 to 3600, got 0.999"),
         (r#""timeout_s":3600.1"#, "1:27: /approvals/timeout_s: expected seconds from 1 to 3600, got 3600.1"),

@@ -2,7 +2,11 @@
 //!
 //! Like the rest of this floor it gives the verdict of the printed JSON Schema and knows nothing of other keys' values.
 
+use std::collections::HashSet;
+use std::hash::Hash;
 use std::time::Duration;
+
+use serde::Serialize;
 
 use crate::approval::Approver;
 use crate::config::object::{Object, Said, list, seconds_within, whole, word};
@@ -11,6 +15,7 @@ use crate::config::tree::{Node, Problems};
 use crate::config::written::{all, argv};
 use crate::limits::{APPROVAL_TIMEOUT_MAX, APPROVAL_TIMEOUT_MIN};
 use crate::policy::rules::Confirm;
+use crate::wire::escape::to_line;
 
 /// The highest user id; the one above it means "none" (chown(2), setreuid(2)).
 const USER_ID_MAX: u64 = 4_294_967_294;
@@ -18,7 +23,7 @@ const USER_ID_MAX: u64 = 4_294_967_294;
 /// `approvals`.
 #[derive(Debug, Default)]
 pub struct ApprovalsWritten<'n> {
-    /// `order`, neither empty nor with anybody twice.
+    /// `order`; empty or with somebody twice only where that was reported.
     pub order: Option<Vec<Said<Approver>>>,
     /// `timeout_s`.
     pub timeout: Option<Duration>,
@@ -26,7 +31,7 @@ pub struct ApprovalsWritten<'n> {
     pub command_at: Option<usize>,
     /// `command`, never empty.
     pub command: Option<Vec<Said<&'n str>>>,
-    /// `operators`, neither empty nor with a user id twice.
+    /// `operators`; empty or with an id twice only where that was reported.
     pub operators: Option<Vec<u32>>,
 }
 
@@ -62,7 +67,7 @@ fn operators(node: &Node, problems: &mut Problems) -> Option<Vec<u32>> {
 }
 
 /// A list that says something, and each thing once: an empty one would read as "nobody" to one and as "anybody" to another.
-fn some_once<T: Copy + PartialEq + ToString>(
+fn some_once<T: Copy + Eq + Hash + Serialize>(
     node: &Node,
     what: &str,
     problems: &mut Problems,
@@ -71,13 +76,13 @@ fn some_once<T: Copy + PartialEq + ToString>(
     let nodes = list(node, problems)?;
     if nodes.is_empty() {
         problems.add(node.at, format!("expected at least one {what}, got an empty array"));
-        return None;
     }
     let said = all(nodes, |node| read(node, problems).map(|value| Said { value, at: node.at }))?;
-    let is_again = |(index, one): &(usize, &Said<T>)| said[..*index].iter().any(|before| before.value == one.value);
-    let again: Vec<&Said<T>> = said.iter().enumerate().filter(is_again).map(|(_, one)| one).collect();
-    again
-        .iter()
-        .for_each(|one| problems.add(one.at, format!("expected each {what} once, got {} again", one.value.to_string())));
-    again.is_empty().then_some(said)
+    let mut seen = HashSet::new();
+    for one in &said {
+        if !seen.insert(one.value) {
+            problems.add(one.at, format!("expected each {what} once, got {} again", to_line(&one.value)));
+        }
+    }
+    Some(said)
 }
