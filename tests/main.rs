@@ -10,6 +10,7 @@
 
 mod kit;
 
+mod approvals;
 mod attacks;
 mod cancel;
 mod canary;

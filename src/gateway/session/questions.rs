@@ -6,7 +6,7 @@
 use std::time::{Duration, Instant};
 
 use super::{Phase, Reader};
-use crate::approval::{Answer, Approver};
+use crate::approval::Answer;
 use crate::gateway::answer;
 use crate::gateway::answers::answer_of;
 use crate::gateway::desk::How;
@@ -66,14 +66,13 @@ impl Reader {
     }
 
     fn end_question(&mut self, ticket: Ticket, how: How, why: &str) {
-        if self.shared.desk.end(ticket, how, None) != Some(Approver::Client) {
-            return;
-        }
-        // One that has not begun to leave was never asked.
-        let Some((id, _)) = self.questions.take_where(|waiting| *waiting == ticket) else { return };
-        if !self.shared.outbox.withdraw_reply(&key(&id)) {
+        // The notice goes before the reply to the call. A question that has not begun to leave was never asked.
+        if let Some((id, _)) = self.questions.take_where(|waiting| *waiting == ticket)
+            && !self.shared.outbox.withdraw_reply(&key(&id))
+        {
             self.replies.send_unaddressed(render_cancelled(&id, why), &self.shared.outbox);
         }
+        self.shared.desk.end(ticket, how, None);
     }
 
     /// The session ends: nobody is asked any longer, and what waits is answered.
