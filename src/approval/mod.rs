@@ -3,6 +3,7 @@
 //! A question shows the exact action and which rule asks; an answer is a plain yes by somebody who may give it, or it is a no.
 //! Nothing here carries an action out, and no approver ever gets a credential.
 
+pub mod command;
 pub mod state;
 
 use std::fmt;
