@@ -8,6 +8,7 @@
 
 pub mod mark;
 mod program;
+pub mod run;
 #[cfg(test)]
 pub(crate) mod testing;
 
