@@ -3,6 +3,9 @@
 //! A question shows the exact action and which rule asks; an answer is a plain yes by somebody who may give it, or it is a no.
 //! Nothing here carries an action out, and no approver ever gets a credential.
 
+pub mod shown;
+pub mod operator;
+
 use std::fmt;
 use std::time::Duration;
 
