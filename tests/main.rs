@@ -10,6 +10,7 @@
 
 mod kit;
 
+mod approvals_cli;
 mod attacks;
 mod cancel;
 mod canary;
