@@ -84,6 +84,20 @@ pub const APPROVAL_TIMEOUT_MIN: Duration = Duration::from_secs(1);
 /// The longest configurable such time, as of a call: whoever has not answered within an hour is not there. A sealed question that
 /// claims more is refused.
 pub const APPROVAL_TIMEOUT_MAX: Duration = Duration::from_secs(3600);
+/// One request at the operator's socket, without its line feed; the longest of ours is below a hundred bytes.
+pub const APPROVAL_REQUEST_BYTES: usize = 4 << 10;
+/// One answer there: as much as all admitted calls hold; questions that do not fit are counted.
+pub const APPROVAL_ANSWER_BYTES: usize = ADMITTED_BYTES;
+/// Connections to it that are served at once.
+pub const APPROVAL_PEERS: usize = 4;
+/// Connections that wait to be.
+pub const APPROVAL_PEERS_WAITING: i32 = 64;
+/// What a connection gets to say its line, and then to take the answer.
+pub const APPROVAL_PEER_WAIT: Duration = Duration::from_secs(2);
+/// After this the oldest connection gives way to one that waits: those who say nothing keep nobody.
+pub const APPROVAL_PEER_TURN: Duration = Duration::from_millis(100);
+/// How long `tidegate approvals` waits for each gateway; above what a gateway gives a peer.
+pub const APPROVAL_GATEWAY_WAIT: Duration = Duration::from_secs(3);
 /// The highest configurable rate of a tool, in calls a minute: a hundred a second, beyond which no rate says anything.
 pub const RATE_PER_MINUTE_MAX: u32 = 6000;
 /// The most calls a tool's rate can save up.

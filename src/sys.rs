@@ -13,7 +13,7 @@ use std::io::{self, IoSlice};
 use std::net::{SocketAddr, TcpStream};
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd, RawFd};
 use std::os::unix::ffi::OsStrExt;
-use std::os::unix::net::UnixStream;
+use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::Path;
 use std::sync::atomic::{AtomicI32, Ordering};
 use std::time::Duration;
@@ -182,6 +182,37 @@ pub fn connect_start(address: SocketAddr) -> io::Result<TcpStream> {
 /// Connects to the Unix socket at `path` without waiting: one whose queue is full fails with `WouldBlock`. Non-blocking,
 /// close-on-exec.
 pub fn connect_unix(path: &Path) -> io::Result<UnixStream> {
+    let raw = unix_address(path)?;
+    let fd = unix_socket()?;
+    // SAFETY: `raw` is a live sockaddr_un of the size given.
+    checked(unsafe { libc::connect(fd.as_raw_fd(), std::ptr::from_ref(&raw).cast(), size_of_val(&raw) as libc::socklen_t) })?;
+    Ok(UnixStream::from(fd))
+}
+
+/// Listens on a new Unix socket at `path`, whose file has mode 0600 (less the umask) from the moment it exists; at most `queue`
+/// connections wait to be accepted. Non-blocking, close-on-exec. Fails with `AddrInUse` where there is a file already; one that
+/// was made before a failure stays.
+pub fn listen_unix(path: &Path, queue: i32) -> io::Result<UnixListener> {
+    let raw = unix_address(path)?;
+    let fd = unix_socket()?;
+    // Linux gives the file that bind makes the mode of the socket.
+    // SAFETY: no pointers.
+    checked(unsafe { libc::fchmod(fd.as_raw_fd(), 0o600) })?;
+    // SAFETY: `raw` is a live sockaddr_un of the size given.
+    checked(unsafe { libc::bind(fd.as_raw_fd(), std::ptr::from_ref(&raw).cast(), size_of_val(&raw) as libc::socklen_t) })?;
+    // SAFETY: no pointers.
+    checked(unsafe { libc::listen(fd.as_raw_fd(), queue) })?;
+    Ok(UnixListener::from(fd))
+}
+
+fn unix_socket() -> io::Result<OwnedFd> {
+    // SAFETY: socket takes no pointers.
+    let fd = checked(unsafe { libc::socket(libc::AF_UNIX, libc::SOCK_STREAM | libc::SOCK_NONBLOCK | libc::SOCK_CLOEXEC, 0) })?;
+    // SAFETY: the descriptor was just made and belongs to nobody else.
+    Ok(unsafe { OwnedFd::from_raw_fd(fd) })
+}
+
+fn unix_address(path: &Path) -> io::Result<libc::sockaddr_un> {
     // SAFETY: a zeroed sockaddr_un is valid: an empty, terminated path.
     let mut raw: libc::sockaddr_un = unsafe { std::mem::zeroed() };
     raw.sun_family = libc::AF_UNIX as libc::sa_family_t;
@@ -190,13 +221,17 @@ pub fn connect_unix(path: &Path) -> io::Result<UnixStream> {
         return Err(io::Error::new(io::ErrorKind::InvalidInput, "no path of a Unix socket"));
     }
     raw.sun_path.iter_mut().zip(bytes).for_each(|(to, from)| *to = *from as libc::c_char);
-    // SAFETY: socket takes no pointers.
-    let fd = checked(unsafe { libc::socket(libc::AF_UNIX, libc::SOCK_STREAM | libc::SOCK_NONBLOCK | libc::SOCK_CLOEXEC, 0) })?;
-    // SAFETY: the descriptor was just made and belongs to nobody else.
-    let stream = UnixStream::from(unsafe { OwnedFd::from_raw_fd(fd) });
-    // SAFETY: `raw` is a live sockaddr_un of the size given.
-    checked(unsafe { libc::connect(fd, std::ptr::from_ref(&raw).cast(), size_of_val(&raw) as libc::socklen_t) })?;
-    Ok(stream)
+    Ok(raw)
+}
+
+/// SO_PEERCRED: the effective user id of the other end of a connected Unix socket, at the moment it connected or began to listen.
+pub fn peer_user(fd: BorrowedFd<'_>) -> io::Result<u32> {
+    let mut peer = libc::ucred { pid: 0, uid: libc::uid_t::MAX, gid: libc::gid_t::MAX };
+    let mut size = size_of_val(&peer) as libc::socklen_t;
+    let value = std::ptr::from_mut(&mut peer).cast();
+    // SAFETY: `peer` is a live struct of the size given, `size` is live.
+    checked(unsafe { libc::getsockopt(fd.as_raw_fd(), libc::SOL_SOCKET, libc::SO_PEERCRED, value, &mut size) })?;
+    Ok(peer.uid)
 }
 
 /// SO_LINGER with zero: closing the socket resets the connection, and what was not yet sent never leaves.
@@ -492,6 +527,21 @@ mod tests {
         poll(&mut [Poll::writable(stream.as_fd())], None).unwrap();
         assert!(stream.take_error().unwrap().is_none());
         assert_eq!(stream.peer_addr().unwrap(), listener.local_addr().unwrap());
+    }
+
+    #[test]
+    fn a_unix_socket_is_its_owners_alone_and_knows_its_peer() {
+        use std::os::unix::fs::PermissionsExt;
+        let path = std::env::temp_dir().join(format!("tidegate-sys-{}.sock", std::process::id()));
+        let listener = listen_unix(&path, 4).unwrap();
+        assert_eq!(std::fs::metadata(&path).unwrap().permissions().mode() & 0o777, 0o600);
+        assert_eq!(listen_unix(&path, 4).unwrap_err().kind(), io::ErrorKind::AddrInUse);
+        assert_eq!(listener.accept().unwrap_err().kind(), io::ErrorKind::WouldBlock);
+        let stream = connect_unix(&path).unwrap();
+        let (accepted, _) = listener.accept().unwrap();
+        assert_eq!([&stream, &accepted].map(|end| peer_user(end.as_fd()).unwrap()), [user_id(); 2]);
+        std::fs::remove_file(&path).unwrap();
+        assert!(peer_user(io::pipe().unwrap().0.as_fd()).is_err());
     }
 
     #[test]

@@ -11,6 +11,7 @@
 mod kit;
 
 mod approvals;
+mod approvals_cli;
 mod attacks;
 mod cancel;
 mod canary;

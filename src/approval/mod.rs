@@ -3,10 +3,10 @@
 //! A question shows the exact action and which rule asks; an answer is a plain yes by somebody who may give it, or it is a no.
 //! Nothing here carries an action out, and no approver ever gets a credential.
 
-pub mod command;
-pub mod operator;
 pub mod shown;
 pub mod state;
+pub mod command;
+pub mod operator;
 
 use std::fmt;
 use std::time::Duration;

@@ -8,6 +8,7 @@ use std::path::PathBuf;
 
 use lexopt::{Arg, Parser};
 
+use crate::cli::approvals::ApprovalsOptions;
 use crate::cli::journal::since::Since;
 use crate::journal::chain::Hash;
 
@@ -22,6 +23,8 @@ pub enum Command {
     Demo,
     /// Reading the journal.
     Journal,
+    /// Answering what is asked.
+    Approvals,
     /// The configuration's JSON Schema.
     Schema,
 }
@@ -79,6 +82,14 @@ const COMMANDS: &[CommandRow] = &[
         about: crate::cli::journal::ABOUT,
     },
     CommandRow {
+        command: Command::Approvals,
+        name: "approvals",
+        arguments: " [list|allow ID|deny ID]",
+        arguments_max: 2,
+        summary: "list the actions that wait for a yes, and allow or deny them",
+        about: crate::cli::approvals::ABOUT,
+    },
+    CommandRow {
         command: Command::Schema,
         name: "schema",
         arguments: "",
@@ -115,6 +126,9 @@ enum Flag {
     Since,
     Refusals,
     Json,
+    ApprovalsConfig,
+    ApprovalsJson,
+    Once,
 }
 
 const FLAGS: &[FlagRow] = &[
@@ -230,6 +244,27 @@ const FLAGS: &[FlagRow] = &[
         command: Command::Journal,
         help: "show, follow: the lines as they are; verify: one JSON object a line",
     },
+    FlagRow {
+        flag: Flag::ApprovalsConfig,
+        long: "config",
+        value: Some("FILE"),
+        command: Command::Approvals,
+        help: "the configuration file, for its state folder",
+    },
+    FlagRow {
+        flag: Flag::ApprovalsJson,
+        long: "json",
+        value: None,
+        command: Command::Approvals,
+        help: "list: one JSON object a line",
+    },
+    FlagRow {
+        flag: Flag::Once,
+        long: "once",
+        value: None,
+        command: Command::Approvals,
+        help: "allow: this action alone, whatever the question offers",
+    },
 ];
 
 /// What `serve` was asked.
@@ -312,6 +347,8 @@ pub enum Parsed {
     Demo(DemoOptions),
     /// Read the journal.
     Journal(JournalOptions),
+    /// Answer what is asked.
+    Approvals(ApprovalsOptions),
     /// Print this text.
     Text(String),
 }
@@ -337,6 +374,7 @@ struct Options {
     explain: ExplainOptions,
     demo: DemoOptions,
     journal: JournalOptions,
+    approvals: ApprovalsOptions,
     words: Vec<String>,
 }
 
@@ -374,7 +412,7 @@ fn utf8(word: OsString) -> Result<String, UsageError> {
 }
 
 fn finish(command: Option<&CommandRow>, options: Options) -> Result<Parsed, UsageError> {
-    let Options { serve, explain, demo, journal, words } = options;
+    let Options { serve, explain, demo, journal, approvals, words } = options;
     if serve.record.is_some() && !serve.dry_run {
         return Err(UsageError("--record needs --dry-run: a gateway that acts keeps its journal instead".to_owned()));
     }
@@ -391,6 +429,7 @@ fn finish(command: Option<&CommandRow>, options: Options) -> Result<Parsed, Usag
             let action = words.first().map(|word| find_action(word)).transpose()?;
             finish_journal(JournalOptions { action, ..journal })
         }
+        Some(Command::Approvals) => approvals.with_words(&words).map(Parsed::Approvals).map_err(UsageError),
         Some(Command::Schema) => Ok(Parsed::Text(crate::config::schema::text().to_owned())),
     }
 }
@@ -453,7 +492,7 @@ fn find_flag(command: Option<&CommandRow>, name: &str) -> Result<&'static FlagRo
 }
 
 fn set(flag: Flag, value: Option<OsString>, options: &mut Options) -> Result<(), UsageError> {
-    let Options { serve, explain, demo, journal, words: _ } = options;
+    let Options { serve, explain, demo, journal, approvals, words: _ } = options;
     let text = || -> Result<Option<String>, UsageError> {
         let value = value
             .clone()
@@ -478,6 +517,9 @@ fn set(flag: Flag, value: Option<OsString>, options: &mut Options) -> Result<(),
         Flag::Since => journal.since = text()?.map(|text| since(&text)).transpose()?,
         Flag::Refusals => journal.refusals = true,
         Flag::Json => journal.json = true,
+        Flag::ApprovalsConfig => approvals.config = path(),
+        Flag::ApprovalsJson => approvals.json = true,
+        Flag::Once => approvals.once = true,
     }
     Ok(())
 }
@@ -505,7 +547,7 @@ fn help(command: Option<&CommandRow>) -> String {
             text.push_str("Tidegate lets an agent act on the outside world without holding a key.\n\n");
             text.push_str("Usage: tidegate COMMAND [FLAGS]\n\nCommands:\n");
             for row in COMMANDS {
-                let _ = writeln!(text, "  {:<8}{}", row.name, row.summary);
+                let _ = writeln!(text, "  {:<11}{}", row.name, row.summary);
             }
             text.push_str("\nFlags of every command:\n");
         }
@@ -533,6 +575,7 @@ fn help(command: Option<&CommandRow>) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::cli::approvals::ApprovalsAction;
 
     fn parsed(line: &str) -> Result<Parsed, String> {
         let arguments = std::iter::once("tidegate").chain(line.split_whitespace()).map(OsString::from);
@@ -559,8 +602,8 @@ mod tests {
 
     #[test]
     fn a_bad_command_line_is_one_clear_line() {
-        check_error("", "a command is missing: expected serve, explain, demo, journal or schema");
-        check_error("sevre", "unknown command \"sevre\": expected one of serve, explain, demo, journal, schema");
+        check_error("", "a command is missing: expected serve, explain, demo, journal, approvals or schema");
+        check_error("sevre", "unknown command \"sevre\": expected one of serve, explain, demo, journal, approvals, schema");
         check_error("explain", "explain needs the name of a tool");
         check_error("explain t {} x", "explain takes TOOL [ARGS], got \"x\" as well");
         check_error("explain t --dry-run", "explain knows no flag \"--dry-run\"");
@@ -569,7 +612,7 @@ mod tests {
         check_error("serve --gateway x", "serve knows no flag \"--gateway\"");
         check_error(
             "--config x serve",
-            "--config must follow its command: expected serve, explain, demo, journal or schema first",
+            "--config must follow its command: expected serve, explain, demo, journal, approvals or schema first",
         );
         check_error("serve -x", "unknown flag -x");
         check_error("serve --record x", "--record needs --dry-run: a gateway that acts keeps its journal instead");
@@ -624,6 +667,38 @@ mod tests {
             "journal show --since soon",
             "--since: expected a time like 2026-07-31T08:00:00Z, or a number with s, m, h or d, got \"soon\"",
         );
+    }
+
+    #[track_caller]
+    fn check_approvals(line: &str, action: ApprovalsAction, expected: ApprovalsOptions) {
+        assert_eq!(parsed(line), Ok(Parsed::Approvals(ApprovalsOptions { action, ..expected })), "{line}");
+    }
+
+    #[test]
+    fn approvals_are_listed_allowed_and_denied() {
+        let none = ApprovalsOptions::default;
+        let id = || "0123abcd".to_owned();
+        check_approvals("approvals", ApprovalsAction::List, none());
+        let listed = ApprovalsOptions { json: true, config: Some("/c".into()), ..none() };
+        check_approvals("approvals --config /c list --json", ApprovalsAction::List, listed);
+        check_approvals("approvals allow 0123abcd", ApprovalsAction::Allow(id()), none());
+        let once = ApprovalsOptions { once: true, ..none() };
+        check_approvals("approvals allow --once 0123abcd", ApprovalsAction::Allow(id()), once);
+        check_approvals("approvals deny 0123abcd", ApprovalsAction::Deny(id()), none());
+        check_error("approvals yes", "approvals: expected list, allow ID or deny ID, got \"yes\"");
+        check_error("approvals allow", "approvals allow needs the id of a question");
+        check_error("approvals deny", "approvals deny needs the id of a question");
+        check_error("approvals list 0123abcd", "approvals list takes no argument");
+        check_error("approvals deny 0123abcd x", "approvals takes [list|allow ID|deny ID], got \"x\" as well");
+        for (id, shown) in [("0123ABCD", "0123ABCD"), ("0123abc", "0123abc"), ("0123abcde", "0123abcde"), ("é1230", "é1230")]
+        {
+            let expected = "approvals: expected the id of a question, eight lower-case hexadecimal digits";
+            check_error(&format!("approvals allow {id}"), &format!("{expected}, got \"{shown}\""));
+        }
+        check_error("approvals --once", "--once is of approvals allow");
+        check_error("approvals deny 0123abcd --once", "--once is of approvals allow");
+        check_error("approvals allow 0123abcd --json", "--json is of approvals list");
+        check_error("approvals --state-dir x", "approvals knows no flag \"--state-dir\"");
     }
 
     #[test]

@@ -8,6 +8,7 @@ pub mod serve;
 pub mod explain;
 pub mod demo;
 pub mod journal;
+pub mod approvals;
 
 use std::ffi::OsString;
 use std::io::Write;
@@ -34,6 +35,7 @@ pub fn run(arguments: impl IntoIterator<Item = OsString>) -> u8 {
         Ok(Parsed::Explain(options)) => with_output(|| explain::run(&options)),
         Ok(Parsed::Demo(options)) => with_output(|| demo::run(&options)),
         Ok(Parsed::Journal(options)) => with_output(|| journal::run(&options)),
+        Ok(Parsed::Approvals(options)) => with_output(|| approvals::run(&options)),
         Ok(Parsed::Text(text)) => with_output(|| print(&text)),
         Err(error) => with_output(|| {
             complain(&format!("{error}\ntry: tidegate --help"));

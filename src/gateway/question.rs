@@ -2,7 +2,7 @@
 
 use ring::rand::{SecureRandom, SystemRandom};
 
-use crate::approval::shown::shown;
+use crate::approval::shown::{shown, shown_json};
 use crate::approval::{Extent, Question};
 use crate::limits::QUESTION_BYTES;
 use crate::mcp::elicit::{Choice, Elicitation};
@@ -17,7 +17,7 @@ pub fn question(unapproved: &Unapproved) -> Result<Question, Unconsented> {
     let (grant, terms) = (unapproved.grant(), unapproved.grant().terms());
     let action = grant.record();
     // What is shown is at least as long as what it shows.
-    if action.len() > QUESTION_BYTES || shown(&action).len() > QUESTION_BYTES {
+    if action.len() > QUESTION_BYTES || shown_json(&action).len() > QUESTION_BYTES {
         return Err(Unconsented::TooLong { max: QUESTION_BYTES });
     }
     let mut bytes = [0; 4];
@@ -47,7 +47,7 @@ pub fn elicitation(question: &Question) -> Elicitation {
         Extent::Session => vec![Choice::Once, Choice::Session, Choice::Deny],
     };
     let Question { tool, rule, target, action, .. } = question;
-    let (rule, target, action) = (shown(rule), shown(target), shown(action));
+    let (rule, target, action) = (shown(rule), shown(target), shown_json(action));
     let message = format!("Allow the tool {tool} to do this? (rule {rule} asks)\nTarget: {target}\nExact action: {action}");
     Elicitation { message, choices }
 }

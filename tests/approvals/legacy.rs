@@ -45,7 +45,7 @@ fn check_yes(revision: &str) {
         "{message}"
     );
     // What could bend the line that a human reads is spelled out.
-    assert!(message.contains("u{202e}") && !message.contains('\u{202e}'), "{message}");
+    assert!(message.contains("\\u202e") && !message.contains('\u{202e}'), "{message}");
     let schema = &question["params"]["requestedSchema"]["properties"]["decision"];
     if revision == "2025-06-18" {
         assert_eq!((&schema["enum"], question["params"].get("mode")), (&json!(["once", "deny"]), None), "{question}");
