@@ -2,8 +2,10 @@
 //!
 //! What a command did is seen in a file that it writes; what was asked, answered and done is read in the journal.
 
+mod command;
 mod modern;
 mod legacy;
+mod operator;
 
 use serde_json::{Value, json};
 
