@@ -3,6 +3,7 @@
 //! What a command did is seen in a file that it writes; what was asked, answered and done is read in the journal.
 
 mod command;
+mod eight;
 mod modern;
 mod legacy;
 mod operator;
