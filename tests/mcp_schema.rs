@@ -9,6 +9,7 @@ use std::sync::Arc;
 use boon::{Compiler, SchemaIndex, Schemas};
 use serde_json::Value;
 use tidegate::mcp::call::Step;
+use tidegate::mcp::elicit::{Choice, Elicitation};
 use tidegate::mcp::era::{Era, Origin, Revision};
 use tidegate::mcp::listing::{ToolAnnotations, ToolEntry, ToolListing};
 use tidegate::mcp::render::{
@@ -177,6 +178,11 @@ fn resource(contents: Contents) -> Reply {
     })
 }
 
+fn elicitation() -> Elicitation {
+    let choices = vec![Choice::Once, Choice::Session, Choice::Deny];
+    Elicitation { message: "Allow \"this\"?\nExact action: {}".to_owned(), choices }
+}
+
 fn replies(revision: Revision) -> Vec<Reply> {
     let tool = |is_error, structured: Option<&str>| {
         Reply::Tool(ToolReply {
@@ -208,6 +214,9 @@ fn replies(revision: Revision) -> Vec<Reply> {
         replies.extend([Reply::Pong, Reply::Initialized { instructions }, Reply::Initialized { instructions: None }]);
     } else {
         replies.extend([Reply::Discovered { instructions }, Reply::Discovered { instructions: None }]);
+        replies.push(Reply::InputRequired { elicitation: elicitation(), state: "c3RhdGU".to_owned() });
+        let data = r#"{"requiredCapabilities":{"elicitation":{"form":{}}},"tidegate/outcome":{}}"#;
+        replies.push(Reply::Error(RpcError::new(-32021, "message").with_data(data.to_owned())));
     }
     for code in [-32700, -32600, -32601, -32602, -32603] {
         replies.push(Reply::Error(RpcError::new(code, "message").with_data(r#"{"uri":"x"}"#.to_owned())));
@@ -232,6 +241,9 @@ fn every_reply_in_every_revision() {
 fn every_notice_in_every_revision() {
     for revision in Revision::ALL {
         check_valid(revision, &render_cancelled(&Id::text("tg-1"), "the call was cancelled"));
+        if revision.is_legacy() && revision >= Revision::V2025_06_18 {
+            check_valid(revision, &elicitation().render(&Id::text("tg-1"), revision));
+        }
         let tag = Id::integer(1);
         check_valid(revision, &render_tools_changed((!revision.is_legacy()).then_some(&tag)));
         let token = progress_token();

@@ -87,7 +87,7 @@ pub struct Question {
     pub tool: String,
     /// The rule that allowed the action and asks, as recorded.
     pub rule: String,
-    /// What the action is aimed at without its arguments, as in `Grant::place`.
+    /// What the action is aimed at without its arguments, as in `Grant::target`.
     pub target: String,
     /// The exact action as compact JSON, as in `Action::record`.
     pub action: String,

@@ -9,6 +9,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use crate::approval::{Answer, Approver, Extent};
+use crate::cancel::CancelToken;
 use crate::gateway::answer;
 use crate::gateway::desk::{Ended, How};
 use crate::gateway::pipeline::Approval;
@@ -39,7 +40,7 @@ fn take_answers(shared: &Arc<Shared>) {
 
 fn take(shared: &Arc<Shared>, ended: Ended) {
     let Ended { ticket, question, asked, stands, how, user } = ended;
-    let recorded = append(shared, record(ticket, &question.id, asked, &how, user));
+    let recorded = append(shared, record(ticket, &question.id, asked, &how, user), shared.desk.token());
     let answer = match (how, recorded) {
         // The call is gone already.
         (How::Withdrawn, _) => return,
@@ -94,13 +95,55 @@ pub fn record(call: Ticket, question: &str, asked: Approver, how: &How, user: Op
     Record::Answer { call, question: question.to_owned(), asked: asked.as_str(), answer: how.as_str(), user }
 }
 
-/// Records it with the next record that is synced, which an intent is.
-pub fn append(shared: &Shared, record: Record) -> Result<(), Unconsented> {
-    shared.journal.append(record, OnDisk::Later, Some(shared.desk.token())).map_err(|error| {
+/// Records it, to be on disk with the next record that is synced, which an intent is. `token`: a cancel ends the wait.
+pub fn append(shared: &Shared, record: Record, token: &CancelToken) -> Result<(), Unconsented> {
+    shared.journal.append(record, OnDisk::Later, Some(token)).map_err(|error| {
         let why = match error {
             AppendError::Unavailable(why) => why,
-            AppendError::Cancelled => "the session ended".to_owned(),
+            AppendError::Cancelled => "nobody waits for it any more".to_owned(),
         };
         Unconsented::NotRecorded { why }
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[track_caller]
+    fn check(content: &str, extent: Extent, expected: Option<Extent>) {
+        let answer = answer_of(&ClientAnswer::Accepted(content.to_owned()), extent);
+        let got = if let Answer::Yes(extent) = answer { Some(extent) } else { None };
+        assert_eq!(got, expected, "{content}");
+    }
+
+    #[test]
+    fn a_yes_goes_as_far_as_was_offered_and_chosen() {
+        check(r#"{"decision":"once"}"#, Extent::Once, Some(Extent::Once));
+        check(r#"{"decision":"once"}"#, Extent::Session, Some(Extent::Once));
+        check(r#"{"decision":"session"}"#, Extent::Session, Some(Extent::Session));
+        check(r#"{"decision":"session"}"#, Extent::Once, None);
+        check(r#" { "d\u0065cision" : "\u006fnce" } "#, Extent::Once, Some(Extent::Once));
+        for content in [
+            "{}",
+            r#"{"decision":"deny"}"#,
+            r#"{"decision":"yes"}"#,
+            r#"{"decision":"Once"}"#,
+            r#"{"decision":null}"#,
+            r#"{"decision":true}"#,
+            r#"{"decision":["once"]}"#,
+            r#"{"decision":"once","also":"once"}"#,
+            r#"{"Decision":"once"}"#,
+        ] {
+            check(content, Extent::Session, None);
+        }
+    }
+
+    #[test]
+    fn nothing_but_an_accept_is_a_yes() {
+        let answers = [ClientAnswer::Declined, ClientAnswer::Dismissed, ClientAnswer::Failed, ClientAnswer::Malformed];
+        for answer in answers {
+            assert!(!matches!(answer_of(&answer, Extent::Session), Answer::Yes(_)), "{answer:?}");
+        }
+    }
 }

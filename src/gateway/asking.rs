@@ -17,6 +17,7 @@ use crate::approval::{Answer, ApprovalRules, Approver, Question, command};
 use crate::cancel::CancelToken;
 use crate::gateway::answers::{self, answer_of, append, refusal};
 use crate::gateway::desk::How;
+use crate::gateway::live::Live;
 use crate::gateway::pipeline::{Approval, bad_state, unspent};
 use crate::gateway::question::{elicitation, extent, question};
 use crate::gateway::shared::{Job, Shared};
@@ -24,6 +25,7 @@ use crate::journal::chain::Hash;
 use crate::journal::record::Record;
 use crate::limits::{JOURNAL_TARGET_BYTES, QUESTIONS};
 use crate::mcp::call::{Call, Retry};
+use crate::mcp::elicit::Elicitation;
 use crate::mcp::era::Era;
 use crate::mcp::reply::Reply;
 use crate::policy::consent::{Consent, Unapproved, Unconsented};
@@ -48,8 +50,10 @@ pub struct Case<'a> {
     pub shared: &'a Arc<Shared>,
     /// Names the call.
     pub ticket: Ticket,
-    /// Whom to ask, and how.
-    pub rules: &'a ApprovalRules,
+    /// Ends the waits for its records.
+    pub token: &'a CancelToken,
+    /// The configuration it was judged under.
+    pub live: &'a Live,
 }
 
 impl Case<'_> {
@@ -72,7 +76,7 @@ impl Case<'_> {
     }
 
     fn standing(&self, unapproved: &Unapproved) -> Option<Approval> {
-        let (tool, target) = (unapproved.grant().terms().tool.clone(), unapproved.grant().place());
+        let (tool, target) = (unapproved.grant().terms().tool.clone(), unapproved.grant().target());
         let question = match unapproved.confirm() {
             Confirm::Session => self.shared.desk.standing(&tool, &target)?,
             Confirm::Ask | Confirm::Never => return None,
@@ -82,7 +86,7 @@ impl Case<'_> {
 
     /// The call brings an answer back, or a state without one.
     fn brought(&self, retry: &Retry, unapproved: Unapproved) -> Result<Way, Unconsented> {
-        if !self.rules.order.contains(&Approver::Client) {
+        if !self.rules().order.contains(&Approver::Client) {
             return Err(bad_state("the client is not asked any more (approvals.order)"));
         }
         let (terms, action) = (unapproved.grant().terms(), unapproved.grant().record());
@@ -91,7 +95,7 @@ impl Case<'_> {
         let seal = self.seal()?;
         let state = seal.unseal(&retry.state, &bound, self.now_ms()).map_err(|error| refused_state(&error))?;
         let Some(answer) = &retry.answer else {
-            let elicitation = elicitation(&question(&unapproved)?);
+            let elicitation = self.elicitation(&question(&unapproved)?);
             return Ok(Way::Reply(Reply::InputRequired { elicitation, state: retry.state.clone() }));
         };
         match answer_of(answer, extent) {
@@ -103,8 +107,8 @@ impl Case<'_> {
             no => {
                 seal.spend(&state).map_err(unspent)?;
                 let how = How::Answered(no.clone());
-                append(self.shared, answers::record(self.ticket, &state.id, Approver::Client, &how, None))?;
-                Err(refusal(no, Approver::Client, self.rules.timeout))
+                append(self.shared, answers::record(self.ticket, &state.id, Approver::Client, &how, None), self.token)?;
+                Err(refusal(no, Approver::Client, self.rules().timeout))
             }
         }
     }
@@ -125,14 +129,14 @@ impl Case<'_> {
         let can_be_asked = |approver: &Approver| match approver {
             Approver::Client => call.can_ask().form,
             Approver::Operator => self.has_operator(),
-            Approver::Command => self.rules.command.is_some(),
+            Approver::Command => self.rules().command.is_some(),
         };
-        let client_alone = self.rules.order == [Approver::Client];
-        self.rules.order.iter().copied().find(can_be_asked).ok_or(Unconsented::NoApprover { client_alone })
+        let client_alone = self.rules().order == [Approver::Client];
+        self.rules().order.iter().copied().find(can_be_asked).ok_or(Unconsented::NoApprover { client_alone })
     }
 
     fn has_operator(&self) -> bool {
-        let socket = self.shared.desk.admit_operators(&self.rules.operators);
+        let socket = self.shared.desk.admit_operators(&self.rules().operators);
         socket.inspect_err(|error| log::warn!("the operator cannot be asked, there is no socket: {error}")).is_ok()
     }
 
@@ -140,10 +144,10 @@ impl Case<'_> {
     fn send_back(&self, question: &Question) -> Result<Way, Unconsented> {
         let (seal, now) = (self.seal()?, self.now_ms());
         let Question { tool, rule, action, extent, .. } = question;
-        let state = seal.seal(&question.id, &Bound { tool, rule, action, extent: *extent }, now, self.rules.timeout);
+        let state = seal.seal(&question.id, &Bound { tool, rule, action, extent: *extent }, now, self.rules().timeout);
         seal.sweep(now);
         self.record(question, Approver::Client)?;
-        Ok(Way::Reply(Reply::InputRequired { elicitation: elicitation(question), state }))
+        Ok(Way::Reply(Reply::InputRequired { elicitation: self.elicitation(question), state }))
     }
 
     /// The call waits, its worker does not.
@@ -151,7 +155,7 @@ impl Case<'_> {
         let desk = &self.shared.desk;
         let token = CancelToken::new().map_err(|error| no_room(approver, &error))?;
         let question = Arc::new(question);
-        if !desk.open(self.ticket, Arc::clone(&question), approver, self.rules.timeout, token.clone()) {
+        if !desk.open(self.ticket, Arc::clone(&question), approver, self.rules().timeout, token.clone()) {
             return Err(Unconsented::TooMany { max: QUESTIONS });
         }
         let recorder = answers::start(self.shared).map_err(|error| no_room(approver, &error));
@@ -171,8 +175,8 @@ impl Case<'_> {
     /// Brings a published question to its approver; an operator finds it by himself.
     fn tell(&self, question: Arc<Question>, approver: Approver, token: CancelToken) {
         self.shared.mailbox.poke();
-        let Some(argv) = self.rules.command.clone().filter(|_| approver == Approver::Command) else { return };
-        let (desk, ticket, until) = (Arc::clone(&self.shared.desk), self.ticket, Instant::now() + self.rules.timeout);
+        let Some(argv) = self.rules().command.clone().filter(|_| approver == Approver::Command) else { return };
+        let (desk, ticket, until) = (Arc::clone(&self.shared.desk), self.ticket, Instant::now() + self.rules().timeout);
         let asking = thread::spawn("tg-asking", move || {
             if let command::Asked::Answered(answer) = command::ask(&argv, &question, &token, until) {
                 desk.end(ticket, How::Answered(answer), None);
@@ -199,7 +203,15 @@ impl Case<'_> {
             target,
             action_sha256: Hash::of(question.action.as_bytes()).to_string(),
         };
-        append(self.shared, record)
+        append(self.shared, record, self.token)
+    }
+
+    fn rules(&self) -> &ApprovalRules {
+        &self.live.approvals
+    }
+
+    fn elicitation(&self, question: &Question) -> Elicitation {
+        elicitation(question, &self.live.world.vault.redactor())
     }
 
     fn seal(&self) -> Result<Arc<Seal>, Unconsented> {

@@ -318,3 +318,103 @@ impl operator::Desk for Desk {
         self.end_where(fits, How::Answered(answer), Some(by)).is_some()
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::approval::operator::Desk as _;
+
+    const LONG: Duration = Duration::from_secs(3600);
+
+    fn desk() -> Desk {
+        Desk::new(Path::new("/nowhere")).unwrap()
+    }
+
+    fn question(id: &str) -> Arc<Question> {
+        let text = |text: &str| text.to_owned();
+        let (tool, rule, target, action) = (text("t"), text("r"), text("x"), text("{}"));
+        Arc::new(Question { id: text(id), tool, rule, target, action, extent: Extent::Once })
+    }
+
+    fn open(desk: &Desk, ticket: Ticket, asked: Approver, stands: Duration) -> bool {
+        Desk::open(desk, ticket, question(&format!("{ticket:08}")), asked, stands, CancelToken::new().unwrap())
+    }
+
+    fn answer(desk: &Desk, ticket: Ticket) -> Option<Approver> {
+        desk.end(ticket, How::Answered(Answer::Yes(Extent::Once)), None)
+    }
+
+    #[test]
+    fn a_place_is_held_until_the_answer_is_recorded() {
+        let desk = desk();
+        (0..8).for_each(|ticket| assert!(open(&desk, ticket, Approver::Operator, LONG)));
+        assert!(!open(&desk, 9, Approver::Operator, LONG));
+        assert_eq!(answer(&desk, 3), Some(Approver::Operator));
+        assert!(!open(&desk, 9, Approver::Operator, LONG), "it waits to be recorded");
+        assert_eq!(desk.next_ended().map(|ended| ended.ticket), Some(3));
+        assert!(!open(&desk, 9, Approver::Operator, LONG), "it is being recorded");
+        desk.recorded();
+        assert!(open(&desk, 9, Approver::Operator, LONG));
+        desk.forget(9);
+        assert_eq!(desk.len(), 7);
+    }
+
+    #[test]
+    fn the_first_answer_counts_and_ends_the_command() {
+        let (desk, token) = (desk(), CancelToken::new().unwrap());
+        assert!(Desk::open(&desk, 1, question("00000001"), Approver::Command, LONG, token.clone()));
+        assert!(desk.publish(1));
+        assert_eq!(desk.end(1, How::Withdrawn, None), Some(Approver::Command));
+        assert_eq!((answer(&desk, 1), desk.publish(1)), (None, false));
+        assert!(token.is_cancelled());
+        assert_eq!(desk.next_ended().map(|ended| ended.how), Some(How::Withdrawn));
+    }
+
+    #[test]
+    fn nobody_sees_or_answers_what_is_not_published_or_not_his() {
+        let desk = desk();
+        assert!(open(&desk, 1, Approver::Operator, LONG) && open(&desk, 2, Approver::Client, LONG));
+        let yes = || Answer::Yes(Extent::Once);
+        assert!(operator::Desk::open(&desk).is_empty() && desk.unsent().is_empty());
+        assert!(!desk.answer("00000001", yes(), 0));
+        assert!(desk.publish(1) && desk.publish(2));
+        assert_eq!(operator::Desk::open(&desk).iter().map(|(asked, _)| asked.id.as_str()).collect::<Vec<_>>(), ["00000001"]);
+        assert!(!desk.answer("00000002", yes(), 0), "that one is the client's");
+        assert!(desk.answer("00000001", yes(), 7) && !desk.answer("00000001", yes(), 7));
+        assert_eq!(desk.next_ended().map(|ended| (ended.ticket, ended.user)), Some((1, Some(7))));
+        assert_eq!(desk.unsent().len(), 1);
+        desk.sent(2);
+        assert!(desk.unsent().is_empty());
+    }
+
+    #[test]
+    fn a_question_stands_for_its_time() {
+        let desk = desk();
+        assert_eq!(desk.deadline(), None);
+        assert!(open(&desk, 1, Approver::Operator, LONG) && open(&desk, 2, Approver::Operator, Duration::ZERO));
+        assert_eq!(desk.overdue(Instant::now()), [2]);
+        assert!(desk.deadline().is_some_and(|until| until <= Instant::now()));
+        assert_eq!(desk.overdue(Instant::now() + LONG + LONG), [1, 2]);
+    }
+
+    #[test]
+    fn what_stands_approved_is_one_tool_on_one_target_and_bounded() {
+        let desk = desk();
+        desk.stand("t", "x", "q");
+        let standing = |tool, target| desk.standing(tool, target);
+        assert_eq!((standing("t", "x").as_deref(), standing("t", "y"), standing("u", "x")), (Some("q"), None, None));
+        (0..2 * STANDING_APPROVALS).for_each(|number| desk.stand("many", &number.to_string(), "q"));
+        assert_eq!(desk.lock().standing.len(), STANDING_APPROVALS);
+        assert!(standing("t", "x").is_some());
+    }
+
+    #[test]
+    fn a_closed_desk_takes_no_question_and_hands_out_what_it_has() {
+        let desk = desk();
+        assert!(open(&desk, 1, Approver::Operator, LONG));
+        desk.close(true);
+        assert!(!open(&desk, 2, Approver::Operator, LONG));
+        assert_eq!(desk.next_ended().map(|ended| (ended.ticket, ended.how)), Some((1, How::Withdrawn)));
+        assert!(desk.next_ended().is_none());
+    }
+}

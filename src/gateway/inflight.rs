@@ -596,6 +596,64 @@ mod tests {
         rig.calls.admit(id(2), call(), None, 0, rest).unwrap();
     }
 
+    /// Call 1 waits for an approval.
+    fn parked() -> (Rig, Ticket) {
+        let rig = Rig::new(2);
+        rig.admit(1).unwrap();
+        let (ticket, call) = rig.calls.next().unwrap();
+        assert!(rig.calls.park(ticket, call.job, "operator"));
+        assert_eq!((rig.calls.waiting(), rig.calls.is_idle()), (vec![ticket], false));
+        (rig, ticket)
+    }
+
+    #[test]
+    fn a_call_that_waited_goes_before_all_others_once() {
+        let (rig, ticket) = parked();
+        rig.admit(2).unwrap();
+        rig.calls.resume(ticket, |job| *job = 11);
+        rig.calls.resume(ticket, |job| *job = 12);
+        assert!(rig.calls.waiting().is_empty() && rig.calls.take_waiting(ticket).is_none());
+        let taken = [rig.calls.next().unwrap().1.job, rig.calls.next().unwrap().1.job];
+        assert_eq!(taken, [11, 2]);
+        assert!(!rig.calls.needs_worker());
+    }
+
+    #[test]
+    fn a_call_that_waits_is_answered_without_a_worker() {
+        let (rig, ticket) = parked();
+        assert_eq!(rig.calls.take_waiting(ticket).map(|call| call.job), Some(1));
+        rig.calls.resume(ticket, |_| panic!("it waits no more"));
+        assert!(rig.calls.finish(ticket, "{}".to_owned(), Vec::new(), &rig.outbox));
+        assert!(rig.calls.is_idle());
+    }
+
+    #[test]
+    fn a_cancel_of_a_call_that_waits_names_its_question_and_leaves_nothing() {
+        let (rig, ticket) = parked();
+        assert_eq!(rig.calls.cancel(&id(1), &rig.outbox), Cancelled::Waiting(ticket));
+        rig.calls.resume(ticket, |_| panic!("it is gone"));
+        assert!(rig.calls.take_waiting(ticket).is_none() && rig.calls.is_empty() && !rig.is_taken(1));
+        assert!(!rig.calls.needs_worker());
+    }
+
+    #[test]
+    fn a_call_that_was_cancelled_while_it_ran_does_not_wait() {
+        let rig = Rig::new(1);
+        rig.admit(1).unwrap();
+        let (ticket, call) = rig.calls.next().unwrap();
+        rig.cancel(1);
+        assert!(!rig.calls.park(ticket, call.job, "operator"));
+        assert!(rig.calls.is_empty() && rig.calls.waiting().is_empty());
+    }
+
+    #[test]
+    fn progress_says_for_whom_a_call_waits() {
+        let rig = with_progress();
+        let (ticket, call) = rig.calls.next().unwrap();
+        assert!(rig.calls.park(ticket, call.job, "operator"));
+        assert!(rig.tell(1).unwrap().contains("waiting for approval by the operator, 1.0 s"));
+    }
+
     #[test]
     fn ids_match_by_value_and_type() {
         let rig = Rig::new(1);

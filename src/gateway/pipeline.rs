@@ -123,13 +123,13 @@ pub fn perform(grant: Grant, asked: &Asked<'_>, ctx: &CallCtx<'_>, world: &World
     // Held until the work has ended and its outcome is recorded.
     let _slot = world.paces.enter(&grant.terms().tool, Instant::now())?;
     if let Some(approval) = asked.approval {
-        use_up(approval, &grant, asked, world)?;
+        use_up(approval, &grant, asked, ctx, world)?;
     }
     Ok(carry_out(grant, asked, ctx, world))
 }
 
 /// An answer that a client brought with the call counts once, in all processes; its record follows, and then the intent.
-fn use_up(approval: &Approval, grant: &Grant, asked: &Asked<'_>, world: &World) -> Result<(), Unconsented> {
+fn use_up(approval: &Approval, grant: &Grant, asked: &Asked<'_>, ctx: &CallCtx<'_>, world: &World) -> Result<(), Unconsented> {
     let Some((state, extent)) = &approval.brought else { return Ok(()) };
     let unrecorded = |why: String| Unconsented::NotRecorded { why };
     let seal = world.desk.seal().map_err(|error| unrecorded(error.to_string()))?;
@@ -137,9 +137,9 @@ fn use_up(approval: &Approval, grant: &Grant, asked: &Asked<'_>, world: &World) 
     let answer = How::Answered(Answer::Yes(*extent)).as_str();
     let (question, client) = (approval.question.clone(), Approver::Client.as_str());
     let record = Record::Answer { call: asked.number, question, asked: client, answer, user: None };
-    world.journal.append(record, OnDisk::Later, None).map_err(|error| unrecorded(said(error)))?;
+    world.journal.append(record, OnDisk::Later, Some(ctx.token)).map_err(|error| unrecorded(said(error)))?;
     if *extent == Extent::Session {
-        world.desk.stand(&grant.terms().tool, &grant.place(), &approval.question);
+        world.desk.stand(&grant.terms().tool, &grant.target(), &approval.question);
     }
     Ok(())
 }

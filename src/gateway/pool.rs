@@ -105,7 +105,7 @@ fn carry(shared: &Arc<Shared>, ticket: Ticket, admitted: Admitted<Job>, has_begu
                 shared.counters.recorded.add(1);
                 return Some(answer::answer(&job.call, outcome, shared.clock.since(job.admitted)));
             }
-            match (Case { shared, ticket, rules: &live.approvals }).consent(&job, given, unapproved) {
+            match (Case { shared, ticket, token: &token, live: &live }).consent(&job, given, unapproved) {
                 Ok(Way::Ahead(grant, approval)) => (*grant, Some(approval)),
                 Ok(Way::Parked) => return None,
                 Ok(Way::Reply(reply)) => return Some(reply.into()),

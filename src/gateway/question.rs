@@ -8,6 +8,7 @@ use crate::limits::QUESTION_BYTES;
 use crate::mcp::elicit::{Choice, Elicitation};
 use crate::policy::consent::{Unapproved, Unconsented};
 use crate::policy::rules::Confirm;
+use crate::secret::Redactor;
 
 /// The question about an action that asks.
 ///
@@ -26,7 +27,7 @@ pub fn question(unapproved: &Unapproved) -> Result<Question, Unconsented> {
         id: format!("{:08x}", u32::from_be_bytes(bytes)),
         tool: terms.tool.clone(),
         rule: terms.rule.clone(),
-        target: grant.place(),
+        target: grant.target(),
         action,
         extent: extent(unapproved.confirm()),
     })
@@ -40,8 +41,8 @@ pub fn extent(confirm: Confirm) -> Extent {
     }
 }
 
-/// The question as it is put to the user behind the client.
-pub fn elicitation(question: &Question) -> Elicitation {
+/// The question as it is put to the user behind the client, who must not learn a credential by it.
+pub fn elicitation(question: &Question, redactor: &Redactor) -> Elicitation {
     let choices = match question.extent {
         Extent::Once => vec![Choice::Once, Choice::Deny],
         Extent::Session => vec![Choice::Once, Choice::Session, Choice::Deny],
@@ -49,5 +50,5 @@ pub fn elicitation(question: &Question) -> Elicitation {
     let Question { tool, rule, target, action, .. } = question;
     let (rule, target, action) = (shown(rule), shown(target), shown_json(action));
     let message = format!("Allow the tool {tool} to do this? (rule {rule} asks)\nTarget: {target}\nExact action: {action}");
-    Elicitation { message, choices }
+    Elicitation { message: redactor.text(&message).into_owned(), choices }
 }

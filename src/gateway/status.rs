@@ -26,6 +26,7 @@ struct Status<'a> {
     tools: usize,
     dry_run: bool,
     calls_under_way: usize,
+    waiting_for_approval: usize,
     stderr: &'a str,
     notes: &'a [String],
     counters: &'a RawValue,
@@ -50,6 +51,7 @@ pub fn outcome(shared: &Shared, arguments: &str) -> Outcome {
         tools: live.tools.iter().filter(|(tool, _)| !matches!(tool.recipe, Recipe::Read)).count(),
         dry_run: facts.dry_run,
         calls_under_way: shared.inflight.len(),
+        waiting_for_approval: shared.inflight.waiting().len(),
         stderr: shared.operator.as_ref().and_then(|operator| operator.why_muted()).unwrap_or("written"),
         notes: &facts.notes,
         counters: &counters,
@@ -64,6 +66,9 @@ fn text(status: &Status<'_>) -> String {
         "Tidegate {}, up {} s. Configuration: {config}. Tools: {}. Calls under way: {}. State folder: {}. stderr: {}.",
         status.version, status.uptime_s, status.tools, status.calls_under_way, status.state_dir, status.stderr
     );
+    if status.waiting_for_approval > 0 {
+        text.push_str(&format!(" Waiting for approval: {}.", status.waiting_for_approval));
+    }
     if status.dry_run {
         text.push_str(" Dry run: nothing is executed.");
     }

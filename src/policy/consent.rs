@@ -59,7 +59,7 @@ pub enum Consent {
     Standing {
         /// The tool.
         tool: String,
-        /// As in `Grant::place`.
+        /// As in `Grant::target`.
         target: String,
     },
 }
@@ -90,7 +90,7 @@ impl Unapproved {
                 (tool, rule) == (&terms.tool, &terms.rule) && *action == self.grant.record()
             }
             Consent::Standing { tool, target } => {
-                self.confirm == Confirm::Session && *tool == terms.tool && *target == self.grant.place()
+                self.confirm == Confirm::Session && *tool == terms.tool && *target == self.grant.target()
             }
         };
         if covers { Ok(self.grant) } else { Err(Unconsented::OtherAction) }

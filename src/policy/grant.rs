@@ -111,6 +111,17 @@ impl Grant {
         }
     }
 
+    /// The same in full: what a human approves for more than one action is never cut. The query of a URL and the body are
+    /// arguments.
+    pub fn target(&self) -> String {
+        match self {
+            Grant::Http(Authorized { action, .. }) => {
+                format!("{} {}://{}{}", action.method, action.scheme.text(), action.authority(), action.path)
+            }
+            Grant::Exec(_) | Grant::Ssh(_) | Grant::Read(_) => self.place(),
+        }
+    }
+
     /// Whether carrying it out touches anything outside this process and its own stored results.
     pub fn touches_world(&self) -> bool {
         match self {

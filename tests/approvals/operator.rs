@@ -154,7 +154,7 @@ fn the_socket_is_its_owners_alone_and_goes_with_the_gateway() {
     assert_eq!((mode(&folder), sockets.len(), mode(&sockets[0])), (0o700, 1, 0o600));
     running.close_stdin();
     let ended = running.wait();
-    assert_eq!(socket(&ended.dir.join("state/approvals")), [std::path::PathBuf::new(); 0]);
+    assert!(socket(&ended.dir.join("state/approvals")).is_empty());
     let reply = String::from_utf8(ended.stdout.clone()).unwrap();
     assert!(reply.contains("\"cancelled\"") && was_done(&ended).is_empty(), "{reply}");
     assert_eq!(story(&ended.dir.journal_under("state")), ["question", "answer:withdrawn"]);

@@ -42,12 +42,17 @@ impl Reader {
     /// Asks once the client has said `initialized`, and as far as there is room.
     fn ask_client(&mut self) {
         let Some(ready) = self.session.ready().filter(|_| matches!(self.phase, Phase::Serving)) else { return };
-        for (ticket, question) in self.shared.desk.unsent() {
+        let unsent = self.shared.desk.unsent();
+        if unsent.is_empty() {
+            return;
+        }
+        let redactor = self.shared.live().world.vault.redactor();
+        for (ticket, question) in unsent {
             if !self.replies.has_room(&self.shared.outbox) {
                 return;
             }
             let Ok(id) = self.questions.open(ready, ticket) else { return };
-            let line = elicitation(&question).render(&id, ready.agreement().revision());
+            let line = elicitation(&question, &redactor).render(&id, ready.agreement().revision());
             self.replies.send_question(line, &key(&id), &self.shared.outbox);
             self.shared.desk.sent(ticket);
         }
