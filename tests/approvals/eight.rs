@@ -65,7 +65,23 @@ fn a_no_is_heard_behind_busy_workers() {
 }
 
 #[test]
-fn an_approved_call_has_its_own_time_and_a_worker_though_all_were_busy() {
+fn the_time_of_a_call_stands_still_while_it_waits() {
+    let gateway = Gateway::new();
+    let mut tools = super::tools(&gateway, "ask");
+    tools[0]["timeout_s"] = json!(1);
+    let mut running = gateway.set("tools", tools).set("approvals", operator_only()).start();
+    running.initialize("2025-11-25");
+    running.send(&legacy_call(1, "write", &write()).replace(r#""params":{"#, r#""params":{"_meta":{"progressToken":"p"},"#));
+    let question = open(&running, 1).remove(0);
+    // Its age is beyond its own time before anybody answers.
+    while running.next()["params"]["progress"].as_u64().expect("progress alone") < 1500 {}
+    assert_eq!(approvals(&running, &["allow", question["id"].as_str().unwrap()]).status.code(), Some(0));
+    check_outcome(&running.reply("1"), "none", "yes");
+    running.end();
+}
+
+#[test]
+fn an_approved_call_has_a_worker_though_all_were_busy() {
     let gateway = Gateway::new();
     let go = gateway.dir().join("go");
     let mut tools = super::tools(&gateway, "ask");

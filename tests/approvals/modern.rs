@@ -3,7 +3,8 @@
 use serde_json::{Value, json};
 
 use super::{asking, check_outcome, done, story, was_done};
-use crate::kit::gateway::Running;
+use crate::kit::gateway::{Gateway, Running};
+use crate::kit::peer::{Peer, json as json_answer};
 
 const META: &str = r#""_meta":{"io.modelcontextprotocol/protocolVersion":"2026-07-28","io.modelcontextprotocol/clientCapabilities":{"elicitation":{"form":{}}}}"#;
 
@@ -156,4 +157,28 @@ fn an_action_too_long_to_be_read_is_not_asked_for() {
     state_of(&running.ask(&call(2, "write", &"\"".repeat(5 << 10), "")));
     let ended = running.end();
     assert_eq!(was_done(&ended), [""; 0]);
+}
+
+const YES_FOR_SESSION: &str = r#"{"action":"accept","content":{"decision":"session"}}"#;
+
+#[test]
+fn a_yes_for_the_session_is_for_one_whole_target() {
+    let peer = Peer::start(|_| json_answer("{}"));
+    let tool = json!({"name": "write", "description": "Fetches", "confirm": "session",
+        "input": {"type": "object", "properties": {"text": {"type": "string"}}, "required": ["text"]},
+        "http": {"url": format!("http://127.0.0.1:{}/{{+text}}", peer.port())}});
+    let mut running = Gateway::new().set("tools", json!([tool])).set("approvals", client_only()).start();
+    // Alike for longer than a target is shown in a line.
+    let long = "x".repeat(400);
+    let (one, other) = (format!("{long}/1"), format!("{long}/2"));
+    let state = asked(&mut running, 1, "write", &one);
+    check_outcome(&running.ask(&call(2, "write", &one, &brings(&state, YES_FOR_SESSION))), "none", "yes");
+    check_outcome(&running.ask(&call(3, "write", &one, "")), "none", "yes");
+    let state = asked(&mut running, 4, "write", &other);
+    assert_eq!(peer.connections(), 2);
+    // A no to one action leaves the yes to the target.
+    check_outcome(&running.ask(&call(5, "write", &other, &brings(&state, r#"{"action":"decline"}"#))), "approval_denied", "no");
+    check_outcome(&running.ask(&call(6, "write", &one, "")), "none", "yes");
+    assert_eq!(peer.connections(), 3);
+    running.end();
 }
