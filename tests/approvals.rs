@@ -2,8 +2,8 @@
 //!
 //! What a command did is seen in a file that it writes; what was asked, answered and done is read in the journal.
 
-mod modern;
-mod legacy;
+pub mod modern;
+pub mod legacy;
 
 use serde_json::{Value, json};
 
