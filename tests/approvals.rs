@@ -4,8 +4,8 @@
 
 mod command;
 mod eight;
-mod modern;
-mod legacy;
+pub mod legacy;
+pub mod modern;
 mod operator;
 
 use serde_json::{Value, json};

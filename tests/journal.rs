@@ -1,5 +1,6 @@
 //! The journal from outside: what `tidegate journal` says of it, and what stands in it after the worst has happened.
 
+mod asked;
 mod damage;
 mod kill;
 mod large;

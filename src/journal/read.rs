@@ -22,7 +22,7 @@ pub struct Seen<'a> {
     /// What it is.
     #[serde(borrow, rename = "type")]
     pub kind: Cow<'a, str>,
-    /// Of intent and outcome.
+    /// Of question, answer, intent and outcome.
     pub call: Option<u64>,
     /// Of a session, and of a note in the heads file.
     pub file: Option<String>,
@@ -37,10 +37,20 @@ pub struct Seen<'a> {
     pub last_seq: Option<u64>,
     /// Of an end in the heads file.
     pub head: Option<String>,
-    /// Of an intent.
+    /// Of a question and of an answer; of an intent that was approved.
+    pub question: Option<String>,
+    /// Of a question, and of an answer.
+    pub asked: Option<String>,
+    /// Of an answer.
+    pub answer: Option<String>,
+    /// Of an answer.
+    pub user: Option<u32>,
+    /// Of a question, and of an intent.
     pub tool: Option<String>,
-    /// Of an intent.
+    /// Of a question, and of an intent.
     pub target: Option<String>,
+    /// Of a question, and of an intent.
+    pub action_sha256: Option<String>,
     /// Of an outcome.
     pub code: Option<String>,
     /// Of an outcome.
@@ -63,9 +73,13 @@ impl<'a> Seen<'a> {
     /// Reads a line; the text of an error says what is wrong with it.
     pub fn parse(line: &'a [u8]) -> Result<Self, String> {
         let seen: Seen<'a> = serde_json::from_slice(line).map_err(|error| described(&error))?;
-        let needs_call = matches!(&*seen.kind, "intent" | "outcome");
-        if needs_call && seen.call.is_none() {
-            return Err(format!("an {} without the number of its call", seen.kind));
+        let is_of_question = matches!(&*seen.kind, "question" | "answer");
+        let is_of_call = is_of_question || matches!(&*seen.kind, "intent" | "outcome");
+        if is_of_call && seen.call.is_none() {
+            return Err(format!("expected the number of its call in the record of type {}, got none", seen.kind));
+        }
+        if is_of_question && seen.question.is_none() {
+            return Err(format!("expected the name of its question in the record of type {}, got none", seen.kind));
         }
         Ok(seen)
     }

@@ -126,13 +126,13 @@ fn a_reader_that_goes_away_ends_it_quietly() {
 }
 
 /// `follow` and what it prints.
-struct Following {
+pub struct Following {
     child: Child,
     lines: Receiver<String>,
 }
 
 impl Following {
-    fn start(dir: &Dir, more: &[&str]) -> Following {
+    pub fn start(dir: &Dir, more: &[&str]) -> Following {
         let state = dir.join("state");
         let mut command = command(&[&["follow", "--json", "--state-dir", state.to_str().unwrap()], more].concat());
         let mut child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
@@ -145,12 +145,12 @@ impl Following {
     }
 
     #[track_caller]
-    fn next(&self) -> Value {
+    pub fn next(&self) -> Value {
         serde_json::from_str(&self.lines.recv_timeout(PATIENCE).expect("a line in time")).unwrap()
     }
 
     #[track_caller]
-    fn end(mut self, signal: &str) {
+    pub fn end(mut self, signal: &str) {
         let pid = self.child.id().to_string();
         assert!(std::process::Command::new("kill").args([signal, &pid]).status().unwrap().success());
         let status = self.child.wait().unwrap();

@@ -2,7 +2,6 @@
 //!
 //! Looks again four times a second; only whole lines are shown. A file that was read and went away is forgotten.
 
-use std::collections::BTreeMap;
 use std::fs::File;
 use std::io;
 use std::os::fd::AsFd;
@@ -14,7 +13,7 @@ use signal_hook::iterator::Signals;
 
 use crate::cli::EXIT_OK;
 use crate::cli::journal::show::{begin, length, names};
-use crate::cli::journal::source::{Shown, merge};
+use crate::cli::journal::source::{Done, Shown, merge};
 use crate::cli::journal::table::Filter;
 use crate::cli::journal::{Out, Place, Problem};
 use crate::clock::rfc3339;
@@ -42,16 +41,16 @@ pub fn run(place: &Place, with_refusals: bool, filter: Filter, out: &mut Out) ->
 
 /// What there is already: shown since the wanted moment; without one only what living processes write is read, so that their
 /// outcomes to come are shown with their tools.
-fn first(dir: &Path, with_refusals: bool, filter: &Filter, out: &mut Out) -> Result<BTreeMap<String, Shown>, Problem> {
+fn first(dir: &Path, with_refusals: bool, filter: &Filter, out: &mut Out) -> Result<Done, Problem> {
     let now = rfc3339(SystemTime::now());
     let silent = Filter { since: Some(filter.since.clone().unwrap_or(now)), ..filter.clone() };
-    let (mut read, mut shown) = (Vec::new(), BTreeMap::new());
+    let (mut read, mut shown) = (Vec::new(), Done::default());
     for name in names(dir, with_refusals)? {
         let length = length(dir, &name);
         if filter.since.is_some() || File::open(dir.join(&name)).is_ok_and(|file| is_in_use(&file)) {
             read.push((name, Shown::default(), length));
         } else {
-            shown.insert(name, Shown { offset: length, ..Shown::default() });
+            shown.files.insert(name, Shown { offset: length, ..Shown::default() });
         }
     }
     merge(dir, read, &silent, &mut shown, out)?;
@@ -59,28 +58,20 @@ fn first(dir: &Path, with_refusals: bool, filter: &Filter, out: &mut Out) -> Res
 }
 
 /// What has come since the last look.
-fn again(
-    dir: &Path,
-    with_refusals: bool,
-    filter: &Filter,
-    shown: &mut BTreeMap<String, Shown>,
-    out: &mut Out,
-) -> Result<(), Problem> {
-    let (mut kept, mut grown) = (BTreeMap::new(), Vec::new());
+fn again(dir: &Path, with_refusals: bool, filter: &Filter, shown: &mut Done, out: &mut Out) -> Result<(), Problem> {
+    let (mut before, mut grown) = (std::mem::take(&mut shown.files), Vec::new());
     for name in names(dir, with_refusals)? {
-        let mut before = shown.remove(&name).unwrap_or_default();
+        let mut file = before.remove(&name).unwrap_or_default();
         let length = length(dir, &name);
-        if length > before.offset {
-            grown.push((name, before, length));
+        if length > file.offset {
+            grown.push((name, file, length));
         } else {
             // What a failed write had left is taken back.
-            before.offset = before.offset.min(length);
-            kept.insert(name, before);
+            file.offset = file.offset.min(length);
+            shown.files.insert(name, file);
         }
     }
-    merge(dir, grown, filter, &mut kept, out)?;
-    *shown = kept;
-    Ok(())
+    merge(dir, grown, filter, shown, out)
 }
 
 /// Waits until it is time for another look; false once nobody reads stdout.

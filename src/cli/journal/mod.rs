@@ -25,20 +25,27 @@ use crate::config::file::{Found, find};
 pub const ABOUT: &str = "\
 show prints the records of all processes that share the state folder, in the order of time; follow prints what comes,
 until SIGINT; verify says what was done to the journals, file and line: edits, removals, insertions, repetitions, moved
-lines, files cut short or gone, and intents without an outcome. It ends with 1 if it found damage; an unknown outcome, a
-line that was cut while it was written, and a journal that was not closed are what a killed process leaves, and no
-damage. Whoever can rewrite all files can make them fit again: keep a copy of journal-heads.jsonl elsewhere and compare
-with --heads.
+lines, files cut short or gone, intents without an outcome, and intents that an approval they name does not cover. It
+ends with 1 if it found damage; an unknown outcome, a question without an answer, a line that was cut while it was
+written, and a journal that was not closed are what a killed process leaves, and no damage. Whoever can rewrite all
+files can make them fit again: keep a copy of journal-heads.jsonl elsewhere and compare with --heads.
 
 The state folder has journal/TIME-PID-N.jsonl, one JSON object a line, with these members; absent values are null:
   seq, at, mono_ms   number in the process's chain, time (RFC 3339, UTC), milliseconds since its start
   prev               SHA-256 of the line before, without its line feed; 64 zeros in the first
-  type               session, intent or outcome; ignore what you do not know
+  type               session, question, answer, intent or outcome; ignore what you do not know
   session            first line of a file. format: 1. version, pid: who writes. file: its name. previous: the file it
                      continues. open: calls whose intent stands there
+  question           a human is asked. call: its number in the process. question: its name, 8 hex digits. asked: client,
+                     operator or command. tool, rule: what it is about and which rule asks. target: what at.
+                     action_sha256: of the action that is shown
+  answer             call: that of the question, or the one that a client without a handshake brought it with, perhaps
+                     to another process. question: its name. asked: who was. answer: yes (to this action),
+                     yes_for_session (to this tool on this target, until the process ends), no, timed_out, unusable
+                     or withdrawn (its call was cancelled, or the session ended). user: of an operator, the user id
   intent             call: its number in the process. tool, rule: what asked and what allowed it. target: what at.
                      args_sha256: of the arguments as received. action_sha256: of the action. credential: its name.
-                     era: revision of the request. trace: its traceparent
+                     era: revision of the request. trace: its traceparent. question: the one whose yes approved it
   outcome            call: that of the intent. code: ok, or why not. executed: yes, no or unknown. status: exit or
                      HTTP status. bytes: what the source produced. duration_ms: since admission. ended: dead or
                      detached, if told to end

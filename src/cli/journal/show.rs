@@ -1,10 +1,9 @@
 //! `tidegate journal show`: what there is, in the order of time.
 
-use std::collections::BTreeMap;
 use std::fs;
 use std::path::Path;
 
-use crate::cli::journal::source::{Shown, merge, print};
+use crate::cli::journal::source::{Done, Shown, merge, print};
 use crate::cli::journal::table::{Filter, cell, heading};
 use crate::cli::journal::{Out, Place, Problem};
 use crate::cli::{EXIT_OK, complain};
@@ -26,9 +25,9 @@ pub fn run(place: &Place, with_refusals: bool, filter: Filter, out: &mut Out) ->
             }
             begin(&filter, out)?;
             let files = names.into_iter().map(|name| (name, Shown::default(), u64::MAX)).collect();
-            let mut shown = BTreeMap::new();
+            let mut shown = Done::default();
             merge(&dir, files, &filter, &mut shown, out)?;
-            shown.into_iter().map(|(name, shown)| (name, shown.unreadable)).collect()
+            shown.files.into_iter().map(|(name, shown)| (name, shown.unreadable)).collect()
         }
     };
     out.flush()?;

@@ -5,7 +5,7 @@ use std::fs::File;
 use std::io::{BufReader, ErrorKind, Read, Seek, SeekFrom, Take};
 use std::path::{Path, PathBuf};
 
-use crate::cli::journal::table::{Filter, Memory};
+use crate::cli::journal::table::{Filter, Memory, Questions};
 use crate::cli::journal::{Out, Problem};
 use crate::journal::lines::Lines;
 use crate::journal::read::Seen;
@@ -20,6 +20,15 @@ pub struct Shown {
     pub memory: Memory,
     /// Lines that were no records.
     pub unreadable: u64,
+}
+
+/// What was shown before.
+#[derive(Debug, Default)]
+pub struct Done {
+    /// Files that were shown to their ends.
+    pub files: BTreeMap<String, Shown>,
+    /// What was asked in any file.
+    pub questions: Questions,
 }
 
 /// A file that is being shown.
@@ -64,13 +73,13 @@ impl Source {
         }
     }
 
-    /// Prints a record of this file, if it is wanted. `done`: files that were shown to their ends before.
-    fn print(&mut self, next: &Next, filter: &Filter, done: &BTreeMap<String, Shown>, out: &mut Out) -> Result<(), Problem> {
+    /// Prints a record of this file, if it is wanted.
+    fn print(&mut self, next: &Next, filter: &Filter, done: &mut Done, out: &mut Out) -> Result<(), Problem> {
         let Ok(seen) = Seen::parse(&next.text) else { return Ok(()) };
-        if let Some(before) = seen.previous.as_ref().and_then(|previous| done.get(previous)) {
+        if let Some(before) = seen.previous.as_ref().and_then(|previous| done.files.get(previous)) {
             self.shown.memory.go_on(&before.memory);
         }
-        match self.shown.memory.shown(&next.text, &seen, filter) {
+        match self.shown.memory.shown(&next.text, &seen, filter, &mut done.questions) {
             Some(line) => out.line(&line),
             None => Ok(()),
         }
@@ -86,7 +95,7 @@ pub fn merge(
     dir: &Path,
     files: Vec<(String, Shown, u64)>,
     filter: &Filter,
-    done: &mut BTreeMap<String, Shown>,
+    done: &mut Done,
     out: &mut Out,
 ) -> Result<(), Problem> {
     let mut waiting = files.into_iter().map(|(name, shown, length)| (stamp(&name), name, shown, length)).collect::<Vec<_>>();
@@ -107,10 +116,10 @@ pub fn merge(
     }
 }
 
-fn advance(name: String, mut source: Source, open: &mut Open, done: &mut BTreeMap<String, Shown>) -> Result<(), Problem> {
+fn advance(name: String, mut source: Source, open: &mut Open, done: &mut Done) -> Result<(), Problem> {
     match source.next()? {
         Some(next) => drop(open.insert((next.at.clone(), name), (source, next))),
-        None => drop(done.insert(name, source.shown)),
+        None => drop(done.files.insert(name, source.shown)),
     }
     Ok(())
 }
@@ -120,8 +129,9 @@ pub fn print(path: &Path, filter: &Filter, out: &mut Out) -> Result<u64, Problem
     let Some(mut source) = Source::open(path.to_owned(), Shown::default(), u64::MAX)? else {
         return Err(Problem::Input(path.to_owned(), ErrorKind::NotFound.into()));
     };
+    let mut done = Done::default();
     while let Some(next) = source.next()? {
-        source.print(&next, filter, &BTreeMap::new(), out)?;
+        source.print(&next, filter, &mut done, out)?;
     }
     Ok(source.shown.unreadable)
 }

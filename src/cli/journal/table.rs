@@ -1,20 +1,22 @@
 //! Records as rows of a table, and which of them are wanted.
 //!
-//! An outcome names its call only; tool and target are those of its intent, remembered per file. Whatever a file holds, a row is
-//! one line and moves no cursor: controls and marks of writing direction are shown as escapes.
+//! An outcome names its call only; tool and target are those of its intent, remembered per file. An answer names its question,
+//! which may stand in another process's file and is remembered for all. Whatever a file holds, a row is one line and moves no
+//! cursor: controls and marks of writing direction are shown as escapes.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::fmt::Write;
 
 use crate::journal::read::Seen;
 use crate::journal::verify::calls::OPEN_MAX;
+use crate::journal::verify::questions::REMEMBERED;
 
 /// Which records are wanted, and in which form.
 #[derive(Debug, Clone, Default)]
 pub struct Filter {
     /// Calls of this tool.
     pub tool: Option<String>,
-    /// Outcomes with this code, refusals with this reason.
+    /// Outcomes with this code, answers that say so, refusals with this reason.
     pub code: Option<String>,
     /// From this moment on, as `clock::rfc3339` writes it.
     pub since: Option<String>,
@@ -29,7 +31,7 @@ pub fn heading() -> String {
 
 fn row([at, pid, call, kind, tool, code, executed, ms, bytes]: [&str; 9], rest: &str) -> String {
     let row =
-        format!("{at:<24}  {pid:>7}  {call:>5}  {kind:<7}  {tool:<16}  {code:<16}  {executed:<8}  {ms:>6}  {bytes:>8}  {rest}");
+        format!("{at:<24}  {pid:>7}  {call:>5}  {kind:<8}  {tool:<16}  {code:<16}  {executed:<8}  {ms:>6}  {bytes:>8}  {rest}");
     row.trim_end().to_owned()
 }
 
@@ -41,6 +43,29 @@ pub struct Memory {
     open: BTreeMap<u64, (String, String)>,
 }
 
+/// Tool and target of the latest questions, whichever file they stand in.
+#[derive(Debug, Default)]
+pub struct Questions {
+    about: HashMap<String, (String, String)>,
+    /// Their names, the first one first.
+    asked: VecDeque<String>,
+}
+
+impl Questions {
+    fn asked(&mut self, question: &str, about: (String, String)) {
+        if self.about.insert(question.to_owned(), about).is_none() {
+            self.asked.push_back(question.to_owned());
+        }
+        if let Some(first) = self.asked.pop_front_if(|_| self.about.len() > REMEMBERED) {
+            self.about.remove(&first);
+        }
+    }
+
+    fn about(&self, question: &str) -> (String, String) {
+        self.about.get(question).cloned().unwrap_or_default()
+    }
+}
+
 impl Memory {
     /// The file goes on with the calls that another one has left open.
     pub fn go_on(&mut self, before: &Memory) {
@@ -48,8 +73,8 @@ impl Memory {
     }
 
     /// The line to print for a record, if it is wanted.
-    pub fn shown(&mut self, text: &[u8], seen: &Seen<'_>, filter: &Filter) -> Option<String> {
-        let (tool, target) = self.of_call(seen);
+    pub fn shown(&mut self, text: &[u8], seen: &Seen<'_>, filter: &Filter, questions: &mut Questions) -> Option<String> {
+        let (tool, target) = self.of_call(seen, questions);
         let is_wanted = filter.tool.as_ref().is_none_or(|wanted| *wanted == tool)
             && filter.code.as_ref().is_none_or(|wanted| code(seen) == Some(wanted))
             && filter.since.as_ref().is_none_or(|since| *seen.at >= **since);
@@ -65,7 +90,7 @@ impl Memory {
         Some(line)
     }
 
-    fn of_call(&mut self, seen: &Seen<'_>) -> (String, String) {
+    fn of_call(&mut self, seen: &Seen<'_>, questions: &mut Questions) -> (String, String) {
         self.pid = seen.pid.or(self.pid);
         let own = || (seen.tool.clone().unwrap_or_default(), seen.target.clone().unwrap_or_default());
         match (&*seen.kind, seen.call) {
@@ -76,6 +101,11 @@ impl Memory {
                 own()
             }
             ("outcome", Some(call)) => self.open.remove(&call).unwrap_or_default(),
+            ("question", _) => {
+                seen.question.iter().for_each(|question| questions.asked(question, own()));
+                own()
+            }
+            ("answer", _) => seen.question.as_ref().map(|question| questions.about(question)).unwrap_or_default(),
             _ => own(),
         }
     }
@@ -85,6 +115,9 @@ impl Memory {
         let text = |value: &Option<String>| value.as_deref().map_or_else(String::new, cell);
         let mut rest = cell(target);
         for (label, value) in [
+            ("asked", seen.asked.clone()),
+            ("user", seen.user.map(|user| user.to_string())),
+            ("question", seen.question.clone()),
             ("status", seen.status.map(|status| status.to_string())),
             ("ended", seen.ended.clone()),
             ("stage", seen.stage.clone()),
@@ -114,7 +147,7 @@ impl Memory {
 }
 
 fn code<'a>(seen: &'a Seen<'_>) -> Option<&'a String> {
-    seen.code.as_ref().or(seen.reason.as_ref())
+    seen.code.as_ref().or(seen.answer.as_ref()).or(seen.reason.as_ref())
 }
 
 /// Text for one cell: one line, at most so long, nothing that a terminal obeys.
@@ -147,15 +180,24 @@ mod tests {
     const OUTCOME: &str = r#"{"seq":2,"at":"2026-07-31T00:00:00.009Z","mono_ms":9,"prev":"","type":"outcome","call":7,"code":"target_error","executed":"yes","status":3,"bytes":16,"duration_ms":8,"ended":null}"#;
 
     fn shown(filter: &Filter) -> Vec<Option<String>> {
+        shown_of(&[INTENT, OUTCOME], filter)
+    }
+
+    fn shown_of(lines: &[&str], filter: &Filter) -> Vec<Option<String>> {
         let mut memory = Memory { pid: Some(42), ..Memory::default() };
-        [INTENT, OUTCOME].map(|line| memory.shown(line.as_bytes(), &Seen::parse(line.as_bytes()).unwrap(), filter)).into()
+        let mut questions = Questions::default();
+        let parsed = lines.iter().map(|line| (line.as_bytes(), Seen::parse(line.as_bytes()).unwrap()));
+        parsed.map(|(text, seen)| memory.shown(text, &seen, filter, &mut questions)).collect()
+    }
+
+    fn words(row: &str) -> String {
+        row.split_whitespace().collect::<Vec<_>>().join(" ")
     }
 
     #[test]
     fn an_outcome_shows_tool_and_target_of_its_intent_escaped() {
         let rows: Vec<String> = shown(&Filter::default()).into_iter().flatten().collect();
         let target = r"exec echo \u{1b}[2J\u{202e}";
-        let words = |row: &str| row.split_whitespace().map(str::to_owned).collect::<Vec<_>>().join(" ");
         assert_eq!(words(&rows[0]), format!("2026-07-31T00:00:00.001Z 42 7 intent say {target}"));
         assert_eq!(
             words(&rows[1]),
@@ -176,6 +218,36 @@ mod tests {
         assert_eq!(some(Filter { code: Some("target_error".to_owned()), ..Filter::default() }), [false, true]);
         assert_eq!(some(Filter { code: Some("ok".to_owned()), ..Filter::default() }), [false, false]);
         assert_eq!(some(Filter { since: Some("2026-07-31T00:00:00.009Z".to_owned()), ..Filter::default() }), [false, true]);
+    }
+
+    const QUESTION: &str = r#"{"seq":1,"at":"T","prev":"","type":"question","call":7,"question":"0a1b2c3d","asked":"operator","tool":"say","rule":"r","target":"exec echo","action_sha256":""}"#;
+    const ANSWER: &str = r#"{"seq":2,"at":"T","prev":"","type":"answer","call":9,"question":"0a1b2c3d","asked":"operator","answer":"yes","user":1000}"#;
+    const APPROVED: &str =
+        r#"{"seq":3,"at":"T","prev":"","type":"intent","call":9,"tool":"say","target":"exec echo","question":"0a1b2c3d"}"#;
+
+    #[test]
+    fn who_was_asked_what_came_of_it_and_what_it_approved_are_shown() {
+        let all = [QUESTION, ANSWER, APPROVED];
+        let rows: Vec<String> = shown_of(&all, &Filter::default()).into_iter().flatten().map(|row| words(&row)).collect();
+        let expected = [
+            "T 42 7 question say exec echo (asked: operator) (question: 0a1b2c3d)",
+            "T 42 9 answer say yes exec echo (asked: operator) (user: 1000) (question: 0a1b2c3d)",
+            "T 42 9 intent say exec echo (question: 0a1b2c3d)",
+        ];
+        assert_eq!(rows, expected);
+        let some = |filter: Filter| shown_of(&all, &filter).iter().map(Option::is_some).collect::<Vec<_>>();
+        assert_eq!(some(Filter { tool: Some("say".to_owned()), ..Filter::default() }), [true, true, true]);
+        assert_eq!(some(Filter { code: Some("yes".to_owned()), ..Filter::default() }), [false, true, false]);
+    }
+
+    #[test]
+    fn questions_are_remembered_up_to_a_bound() {
+        let mut questions = Questions::default();
+        let about = |at: usize| (at.to_string(), String::new());
+        (0..=REMEMBERED).for_each(|at| questions.asked(&at.to_string(), about(at)));
+        (0..5).for_each(|_| questions.asked("1", about(1)));
+        assert_eq!((questions.about("0"), questions.about("1")), (Default::default(), about(1)));
+        assert!(questions.about.len() == REMEMBERED && questions.asked.len() == REMEMBERED);
     }
 
     #[test]

@@ -50,6 +50,8 @@ struct Verdict {
     unknown: u64,
     /// Lines that were cut while they were written.
     torn: u64,
+    /// Questions whose calls waited and that have no answer.
+    unanswered: u64,
 }
 
 #[derive(Serialize)]
@@ -75,7 +77,7 @@ struct Summary<'a> {
 
 impl Verdict {
     fn new(is_json: bool) -> Verdict {
-        Verdict { is_json, files: 0, records: 0, damage: 0, unknown: 0, torn: 0 }
+        Verdict { is_json, files: 0, records: 0, damage: 0, unknown: 0, torn: 0, unanswered: 0 }
     }
 
     fn take(&mut self, report: &Report, out: &mut Out) -> Result<(), Problem> {
@@ -84,6 +86,7 @@ impl Verdict {
             self.damage += u64::from(kind.is_damage());
             self.unknown += u64::from(kind == Kind::Unknown);
             self.torn += u64::from(kind == Kind::Torn);
+            self.unanswered += u64::from(kind == Kind::Unanswered);
             let (file, line, text) = (finding.file.as_str(), finding.line, finding.text.as_str());
             if self.is_json {
                 out.line(&to_line(&Shown { file, line, kind: kind.as_str(), is_damage: kind.is_damage(), text }))?;
@@ -116,10 +119,9 @@ impl Verdict {
         if self.is_json {
             return out.line(&to_line(self));
         }
-        let Verdict { files, records, damage, unknown, torn, .. } = self;
+        let Verdict { files, records, damage, unknown, torn, unanswered, .. } = self;
         let found = if *damage == 0 { "no damage".to_owned() } else { format!("damage in {damage} places") };
-        out.line(&format!(
-            "{records} records in {files} files: {found}, {unknown} intents with an unknown outcome, {torn} lines cut while written"
-        ))
+        let left = format!("{unknown} intents with an unknown outcome, {unanswered} questions without an answer");
+        out.line(&format!("{records} records in {files} files: {found}, {left}, {torn} lines cut while written"))
     }
 }

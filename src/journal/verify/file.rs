@@ -1,4 +1,4 @@
-//! One file: its lines, its chain, its calls, and what is known of it from elsewhere.
+//! One file: its lines, its chain, its calls and questions, and what is known of it from elsewhere.
 
 use std::collections::BTreeMap;
 use std::io::{self, BufRead};
@@ -8,7 +8,8 @@ use crate::journal::chain::Hash;
 use crate::journal::lines::{Lines, RawLine};
 use crate::journal::read::Seen;
 use crate::journal::verify::calls::{Calls, Place};
-use crate::journal::verify::links::{Begun, Entry, Event, Links, Noted, Step};
+use crate::journal::verify::links::{Answered, Approved, Asked, Begun, Entry, Event, Links, Noted, Step};
+use crate::journal::verify::questions::Questions;
 use crate::journal::verify::{Kind, Mark, Report, State};
 use crate::limits::JOURNAL_LINE_BYTES;
 
@@ -21,8 +22,8 @@ pub enum Past {
     Removed,
     /// It is gone, and nobody knows why.
     Absent,
-    /// Sequence and hash of its last line, and the calls it left open.
-    Known(u64, Hash, BTreeMap<u64, Place>),
+    /// Sequence and hash of its last line, the calls it left open, and its questions.
+    Known(u64, Hash, BTreeMap<u64, Place>, Box<Questions>),
 }
 
 /// What is known of a journal before it is read.
@@ -44,23 +45,39 @@ pub struct Rest {
     pub head: Option<(u64, Hash)>,
     /// Calls without an outcome.
     pub open: BTreeMap<u64, Place>,
+    /// What was asked and approved.
+    pub questions: Questions,
 }
 
 /// Reads a journal to its end; findings go to `report`.
 pub fn verify(source: impl BufRead, known: Known, report: &mut Report) -> io::Result<Rest> {
     let Known { name, marks, past, is_continued } = known;
-    let mut journal = Journal { name, past, file: report.file.as_str().into(), calls: Calls::default() };
+    let file = report.file.as_str().into();
+    let mut journal = Journal { name, past, file, calls: Calls::default(), questions: Questions::default() };
     let head = follow(source, marks, report, &mut |entry, report| journal.record(entry, report))?;
-    let open = journal.calls.into_open();
+    let (open, mut questions) = (journal.calls.into_open(), journal.questions);
+    if has_gaps(report) {
+        questions.lose_sight();
+    }
     if report.state != State::InUse && !is_continued {
-        for (call, place) in &open {
-            let tool = if place.tool.is_empty() { String::new() } else { format!(" of {}", place.tool) };
-            let text = format!("the intent of call {call}{tool} has no outcome: whether it was executed is unknown");
-            report.add_in(place.file.to_string(), Kind::Unknown, place.line, text);
-        }
+        report_open(&open, &questions, report);
     }
     report.sort();
-    Ok(Rest { head, open })
+    Ok(Rest { head, open, questions })
+}
+
+/// What stands open at the end of a chain.
+fn report_open(open: &BTreeMap<u64, Place>, questions: &Questions, report: &mut Report) {
+    for (call, place) in open {
+        let tool = if place.tool.is_empty() { String::new() } else { format!(" of {}", place.tool) };
+        let text = format!("the intent of call {call}{tool} has no outcome: whether it was executed is unknown");
+        report.add_in(place.file.to_string(), Kind::Unknown, place.line, text);
+    }
+    for (asked, place) in questions.waiting() {
+        let Asked { call, question, by, tool, .. } = asked;
+        let text = format!("question {question} to the {by} about call {call} of {tool} has no answer");
+        report.add_in(place.file.to_string(), Kind::Unanswered, place.line, text);
+    }
 }
 
 /// The records of a journal, one after the other.
@@ -69,6 +86,7 @@ struct Journal {
     file: Rc<str>,
     past: Past,
     calls: Calls,
+    questions: Questions,
 }
 
 impl Journal {
@@ -77,18 +95,24 @@ impl Journal {
         if line == 1 {
             self.begin(&entry, report);
         }
+        let place = |tool: String| Place { file: Rc::clone(&self.file), line, tool };
         let wrong = match entry.event {
-            Event::Intent(call, tool) => self.calls.intent(call, Place { file: Rc::clone(&self.file), line, tool }),
-            Event::Outcome(call) => {
-                let wrong = self.calls.outcome(call, line);
-                // Its intent may be among what is gone, which has been said.
-                let is_explained = |kind: Kind| kind == Kind::OutcomeAlone && has_gaps(report);
-                wrong.filter(|(kind, _)| !is_explained(*kind))
+            Event::Intent(call, tool, approved) => {
+                let place = place(tool);
+                let unapproved = approved.and_then(|approved| self.questions.intent(call, &approved, &place));
+                [unapproved, self.calls.intent(call, place)]
             }
-            Event::Session(_) | Event::Note(_) | Event::Other(_) | Event::Unreadable => None,
+            Event::Outcome(call) => [None, self.calls.outcome(call, line)],
+            Event::Question(asked) => [None, self.questions.asked(*asked, place(String::new()))],
+            Event::Answer(answered) => [None, self.questions.answered(*answered, place(String::new()))],
+            Event::Session(_) | Event::Note(_) | Event::Other(_) | Event::Unreadable => [None, None],
         };
-        if let Some((kind, text)) = wrong {
-            report.add(kind, line, text);
+        for (kind, text) in wrong.into_iter().flatten() {
+            // What it needs before it may be among what is gone, which has been said.
+            let is_alone = matches!(kind, Kind::OutcomeAlone | Kind::AnswerAlone | Kind::UnapprovedIntent);
+            if !(is_alone && has_gaps(report)) {
+                report.add(kind, line, text);
+            }
         }
     }
 
@@ -118,9 +142,10 @@ impl Journal {
             open.insert(*call, Place { file: Rc::clone(&self.file), line: 1, tool: String::new() });
         }
         match std::mem::replace(&mut self.past, Past::Unchecked) {
-            Past::Unchecked | Past::Removed => {}
+            Past::Unchecked | Past::Removed => self.questions.lose_sight(),
             Past::Absent => report.add(Kind::Chain, 1, format!("it continues {previous}, which is not there")),
-            Past::Known(seq, hash, left) => {
+            Past::Known(seq, hash, left, questions) => {
+                self.questions = *questions;
                 if entry.prev != Some(hash) || seq.checked_add(1) != Some(entry.seq) {
                     report.add(Kind::Chain, 1, format!("its first line does not follow the last line of {previous}"));
                 } else if !left.keys().eq(open.keys()) {
@@ -240,11 +265,30 @@ impl Walk {
     }
 }
 
+/// What is remembered of a text that a record of ours has in 64 characters at most.
+fn cut(text: Option<String>) -> String {
+    const BYTES_MAX: usize = 256;
+    let text = text.unwrap_or_default();
+    text[..text.floor_char_boundary(BYTES_MAX)].to_owned()
+}
+
 fn event(seen: Seen<'_>) -> Event {
     match (&*seen.kind, seen.call, seen.file) {
         ("session", _, file) => Event::Session(Box::new(Begun { file, previous: seen.previous, open: seen.open })),
-        ("intent", Some(call), _) => Event::Intent(call, seen.tool.unwrap_or_default()),
+        ("intent", Some(call), _) => {
+            let action = cut(seen.action_sha256);
+            let approved = seen.question.map(|question| Box::new(Approved { question: cut(Some(question)), action }));
+            Event::Intent(call, seen.tool.unwrap_or_default(), approved)
+        }
         ("outcome", Some(call), _) => Event::Outcome(call),
+        ("question", Some(call), _) => {
+            let [question, by, tool, action] = [seen.question, seen.asked, seen.tool, seen.action_sha256].map(cut);
+            Event::Question(Box::new(Asked { call, question, by, tool, action }))
+        }
+        ("answer", Some(call), _) => {
+            let [question, by, answer] = [seen.question, seen.asked, seen.answer].map(cut);
+            Event::Answer(Box::new(Answered { call, question, by, answer }))
+        }
         (kind @ ("start" | "end" | "removed"), _, Some(file)) => {
             let head = seen.head.as_deref().and_then(Hash::parse);
             Event::Note(Box::new(Noted { kind: kind.to_owned(), file, last_seq: seen.last_seq, head }))

@@ -157,7 +157,7 @@ impl Folder<'_> {
 
     fn past(&mut self, previous: &str) -> Past {
         match self.rests.remove(previous) {
-            Some(Rest { head: Some((seq, hash)), open }) => Past::Known(seq, hash, open),
+            Some(Rest { head: Some((seq, hash)), open, questions }) => Past::Known(seq, hash, open, Box::new(questions)),
             Some(Rest { head: None, .. }) => Past::Absent,
             // A note of its removal takes it out of what the heads file knows; a missing one is reported there.
             None => Past::Removed,

@@ -27,10 +27,14 @@ const GAPS: usize = 64;
 pub enum Event {
     /// A file begins.
     Session(Box<Begun>),
-    /// Call and tool.
-    Intent(u64, String),
+    /// Call and tool, and what approved it where its rule asks.
+    Intent(u64, String, Option<Box<Approved>>),
     /// The call.
     Outcome(u64),
+    /// Somebody is asked.
+    Question(Box<Asked>),
+    /// What came of it.
+    Answer(Box<Answered>),
     /// A note of the heads file.
     Note(Box<Noted>),
     /// Anything else.
@@ -48,6 +52,43 @@ pub struct Begun {
     pub previous: Option<String>,
     /// Calls whose intent stands there.
     pub open: Vec<u64>,
+}
+
+/// What a question record says.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Asked {
+    /// The call that waits for it, or that it was the answer to.
+    pub call: u64,
+    /// Its name.
+    pub question: String,
+    /// Who is asked.
+    pub by: String,
+    /// The tool.
+    pub tool: String,
+    /// The digest of the action.
+    pub action: String,
+}
+
+/// What an answer record says.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Answered {
+    /// The call it came for or with.
+    pub call: u64,
+    /// The question.
+    pub question: String,
+    /// Who was asked.
+    pub by: String,
+    /// As written.
+    pub answer: String,
+}
+
+/// What an intent says of its approval.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Approved {
+    /// The question.
+    pub question: String,
+    /// The digest of the action.
+    pub action: String,
 }
 
 /// A note of the heads file.

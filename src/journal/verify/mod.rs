@@ -6,6 +6,7 @@
 
 pub mod links;
 pub mod calls;
+pub mod questions;
 pub mod file;
 pub mod noted;
 pub mod folder;
@@ -81,10 +82,22 @@ kinds! {
     SecondOutcome = "second_outcome" true,
     /// More intents are open than can be remembered.
     TooManyOpen = "too_many_open" true,
+    /// An approver of ours said yes to a question that nobody asked.
+    AnswerAlone = "answer_alone" true,
+    /// A question has more than one answer.
+    SecondAnswer = "second_answer" true,
+    /// An intent names a question, and no yes to it that covers this intent.
+    UnapprovedIntent = "unapproved_intent" true,
+    /// A yes to one action approved more than one intent.
+    SecondUse = "second_use" true,
     /// The last line has no end: it was cut while it was written.
     Torn = "torn" false,
     /// An intent has no outcome: whether it was executed is unknown.
     Unknown = "unknown" false,
+    /// A question whose call waits has no answer.
+    Unanswered = "unanswered" false,
+    /// More questions or approvals stand than can be remembered.
+    TooManyQuestions = "too_many_questions" false,
 }
 
 /// Something that was found.
