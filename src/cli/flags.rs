@@ -207,7 +207,7 @@ const FLAGS: &[FlagRow] = &[
         long: "code",
         value: Some("CODE"),
         command: Command::Journal,
-        help: "show, follow: only outcomes with this code; ok for success",
+        help: "show, follow: only outcomes with this code (ok: success), and answers",
     },
     FlagRow {
         flag: Flag::Since,

@@ -146,7 +146,7 @@ impl Case<'_> {
         let Question { tool, rule, action, extent, .. } = question;
         let state = seal.seal(&question.id, &Bound { tool, rule, action, extent: *extent }, now, self.rules().timeout);
         seal.sweep(now);
-        self.record(question, Approver::Client)?;
+        self.record(question, Approver::Client, Era::Modern)?;
         Ok(Way::Reply(Reply::InputRequired { elicitation: self.elicitation(question), state }))
     }
 
@@ -159,7 +159,7 @@ impl Case<'_> {
             return Err(Unconsented::TooMany { max: QUESTIONS });
         }
         let recorder = answers::start(self.shared).map_err(|error| no_room(approver, &error));
-        if let Err(why) = recorder.and_then(|()| self.record(&question, approver)) {
+        if let Err(why) = recorder.and_then(|()| self.record(&question, approver, job.call.origin().era)) {
             desk.forget(self.ticket);
             return Err(why);
         }
@@ -191,7 +191,7 @@ impl Case<'_> {
         }
     }
 
-    fn record(&self, question: &Question, approver: Approver) -> Result<(), Unconsented> {
+    fn record(&self, question: &Question, approver: Approver, era: Era) -> Result<(), Unconsented> {
         let mut target = question.target.clone();
         target.truncate(target.floor_char_boundary(JOURNAL_TARGET_BYTES));
         let record = Record::Question {
@@ -202,6 +202,7 @@ impl Case<'_> {
             rule: question.rule.clone(),
             target,
             action_sha256: Hash::of(question.action.as_bytes()).to_string(),
+            era: era.revision().as_str(),
         };
         append(self.shared, record, self.token)
     }

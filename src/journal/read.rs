@@ -51,6 +51,8 @@ pub struct Seen<'a> {
     pub target: Option<String>,
     /// Of a question, and of an intent.
     pub action_sha256: Option<String>,
+    /// Of a question, of an intent, and of a refusal.
+    pub era: Option<String>,
     /// Of an outcome.
     pub code: Option<String>,
     /// Of an outcome.

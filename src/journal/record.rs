@@ -44,6 +44,8 @@ pub enum Record {
         target: String,
         /// SHA-256 of the typed action's record, hex.
         action_sha256: String,
+        /// The protocol revision of the request: a client without a handshake may leave its question unanswered.
+        era: &'static str,
     },
     /// What came of a question.
     Answer {

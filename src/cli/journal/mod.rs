@@ -38,7 +38,7 @@ The state folder has journal/TIME-PID-N.jsonl, one JSON object a line, with thes
                      continues. open: calls whose intent stands there
   question           a human is asked. call: its number in the process. question: its name, 8 hex digits. asked: client,
                      operator or command. tool, rule: what it is about and which rule asks. target: what at.
-                     action_sha256: of the action that is shown
+                     action_sha256: of the action that is shown. era: revision of the request
   answer             call: that of the question, or the one that a client without a handshake brought it with, perhaps
                      to another process. question: its name. asked: who was. answer: yes (to this action),
                      yes_for_session (to this tool on this target, until the process ends), no, timed_out, unusable

@@ -283,7 +283,10 @@ fn event(seen: Seen<'_>) -> Event {
         ("outcome", Some(call), _) => Event::Outcome(call),
         ("question", Some(call), _) => {
             let [question, by, tool, action] = [seen.question, seen.asked, seen.tool, seen.action_sha256].map(cut);
-            Event::Question(Box::new(Asked { call, question, by, tool, action }))
+            // Revisions are dates: with 2026-07-28 the handshake went.
+            let has_handshake = seen.era.is_some_and(|era| *era < *"2026-07-28");
+            let has_waiting_call = matches!(&*by, "operator" | "command") || (by == "client" && has_handshake);
+            Event::Question(Box::new(Asked { call, question, by, tool, action, has_waiting_call }))
         }
         ("answer", Some(call), _) => {
             let [question, by, answer] = [seen.question, seen.asked, seen.answer].map(cut);

@@ -67,6 +67,8 @@ pub struct Asked {
     pub tool: String,
     /// The digest of the action.
     pub action: String,
+    /// Its call waits for the answer; else it was over with the question, and the answer may come anywhere, or never.
+    pub has_waiting_call: bool,
 }
 
 /// What an answer record says.

@@ -97,7 +97,7 @@ impl Questions {
         let known = self.know(&question);
         // Names are random and short: the same one again is another question.
         (known.answer, known.used, known.asked) = (None, None, None);
-        if !waits(&asked.by) {
+        if !asked.has_waiting_call {
             known.asked = Some(asked);
             return None;
         }
@@ -123,7 +123,9 @@ impl Questions {
             Some(asked) if is_yes && (asked.by != *by || asked.call != *call) => {
                 Some(format!("question {question} was put to the {} about call {}", asked.by, asked.call))
             }
-            None if is_yes && is_sure && waits(by) => Some(format!("question {question} was not put to the {by} before it")),
+            None if is_yes && is_sure && is_of_this_process(by) => {
+                Some(format!("question {question} was not put to the {by} before it"))
+            }
             Some(_) | None => None,
         };
         known.asked = waited.or(known.asked.take());
@@ -182,9 +184,9 @@ impl Questions {
     }
 }
 
-/// Whether the call of a question to this approver waits. A client may have been asked either way, somebody who is not known
-/// here as well.
-fn waits(by: &str) -> bool {
+/// Whether an answer of this approver is always for a question of the same process. One that a client brings may not be, nor one
+/// by somebody who is not known here.
+fn is_of_this_process(by: &str) -> bool {
     matches!(by, "operator" | "command")
 }
 
@@ -204,8 +206,10 @@ mod tests {
         let (call, question) = (word(1).parse().unwrap(), word(2));
         let wrong = match words[0] {
             "question" => {
-                let (by, tool, action) = (word(3), "t".to_owned(), word(4));
-                questions.asked(Asked { call, question, by, tool, action }, place(line))
+                // A client with a handshake is asked as `client!`.
+                let has_waiting_call = word(3) != "client";
+                let (by, tool, action) = (word(3).replace('!', ""), "t".to_owned(), word(4));
+                questions.asked(Asked { call, question, by, tool, action, has_waiting_call }, place(line))
             }
             "answer" => questions.answered(Answered { call, question, by: word(3), answer: word(4) }, place(line)),
             "intent" => questions.intent(call, &Approved { question, action: word(3) }, &place(line)),
@@ -228,6 +232,14 @@ mod tests {
     #[track_caller]
     fn check(records: &[&str], expected: &[(u64, Kind)], waiting: &[&str]) {
         check_from(Questions::default(), records, expected, waiting);
+    }
+
+    #[test]
+    fn a_question_whose_call_waits_has_an_answer_and_another_may_have_none() {
+        check(&["question 1 q client!", "question 2 r client", "question 3 s operator"], &[], &["q", "s"]);
+        check(&["question 1 q client!", "answer 1 q client withdrawn"], &[], &[]);
+        check(&["question 1 q client!", "answer 1 q client yes", "intent 1 q"], &[], &[]);
+        check(&["question 1 q client!", "answer 2 q client yes"], &[(2, Kind::AnswerAlone)], &[]);
     }
 
     #[test]
