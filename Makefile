@@ -70,7 +70,7 @@ node-clients:
 	command -v npm >/dev/null || missing="$$missing nodejs npm"; \
 	$(install_missing); \
 	wanted=$$({ uname -sm; cat $(node_pins); } | sha256sum); \
-	if [ "$$(cat .npm/stamp 2>/dev/null)" != "$$wanted" ]; then \
+	if [ "$$(cat .npm/stamp 2>/dev/null)" != "$$wanted" ] || ! .npm/bin/node -e '' 2>/dev/null; then \
 	  rm -rf .npm; \
 	  mkdir -p .npm/bin; \
 	  cp $(node_pins) .npm; \
