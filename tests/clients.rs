@@ -1,8 +1,10 @@
-//! Real clients: the official Python SDK and `fastmcp`, as their users run them, in both eras.
+//! Real clients: the official Python SDK and `fastmcp`, as their users run them, in both eras; and more that ask their user.
 //!
 //! What a client reports is never believed alone: a web server's log, a file that a command wrote, the process table and the
-//! gateway's exit code say the same. The clients stand in `.venv`, made by `make deps`; without it these tests fail. The server
-//! is the installed release binary that `$TIDEGATE_INSTALLED` names, else the one under test.
+//! gateway's exit code say the same. The clients stand in `.venv` and `.npm`, made by `make deps`; without them these tests fail.
+//! The server is the installed release binary that `$TIDEGATE_INSTALLED` names, else the one under test.
+
+mod approvals;
 
 use std::fs::{self, File};
 use std::io::{BufRead, BufReader};
@@ -196,10 +198,8 @@ impl Scene {
 
     /// The command line of the gateway behind `before`, in a shell that tells its exit code.
     fn server(&self, before: &[&str]) -> Vec<String> {
-        let gateway = std::env::var("TIDEGATE_INSTALLED").unwrap_or_else(|_| env!("CARGO_BIN_EXE_tidegate").to_owned());
-        assert!(Path::new(&gateway).is_file(), "no gateway at {gateway}: run `make test`");
         let shell = ["/bin/sh", "-c", r#""$@"; echo $? >"$0""#].map(str::to_owned);
-        let gateway = [gateway, "serve".to_owned(), "--config".to_owned(), self.path("config.json")];
+        let gateway = [gateway(), "serve".to_owned(), "--config".to_owned(), self.path("config.json")];
         let before = before.iter().map(|word| (*word).to_owned());
         shell.into_iter().chain([self.path("exit")]).chain(before).chain(gateway).collect()
     }
@@ -318,10 +318,27 @@ impl Web {
     }
 }
 
+/// The program that is the server.
+fn gateway() -> String {
+    let gateway = std::env::var("TIDEGATE_INSTALLED").unwrap_or_else(|_| env!("CARGO_BIN_EXE_tidegate").to_owned());
+    assert!(Path::new(&gateway).is_file(), "no gateway at {gateway}: run `make test`");
+    gateway
+}
+
 /// The interpreter that has the clients, with next to no environment.
 fn python() -> Command {
-    let program = Path::new(env!("CARGO_MANIFEST_DIR")).join(".venv/bin/python");
-    assert!(program.exists(), "the Python clients are missing: run `make deps`");
+    bare(&installed(".venv/bin/python"))
+}
+
+/// A program that `make deps` has put below the project's root.
+fn installed(path: &str) -> PathBuf {
+    let program = Path::new(env!("CARGO_MANIFEST_DIR")).join(path);
+    assert!(program.exists(), "{path} is missing: run `make deps`");
+    program
+}
+
+/// A program with next to no environment.
+fn bare(program: &Path) -> Command {
     let mut command = Command::new(program);
     command.env_clear().env("PATH", "/usr/local/bin:/usr/bin:/bin").stdin(Stdio::null());
     command
@@ -334,7 +351,7 @@ fn script(name: &str) -> PathBuf {
 /// The JSON value that a command prints, and its stderr.
 #[track_caller]
 fn run(mut command: Command) -> (Value, String) {
-    let output = command.output().expect("python starts");
+    let output = command.output().expect("the program starts");
     let [stdout, stderr] = [&output.stdout, &output.stderr].map(|bytes| String::from_utf8_lossy(bytes).into_owned());
     assert!(output.status.success(), "{command:?}: {}\n{stdout}\n{stderr}", output.status);
     let seen = serde_json::from_str(&stdout).unwrap_or_else(|error| panic!("{command:?}: {error} in {stdout:?}\n{stderr}"));

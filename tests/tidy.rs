@@ -12,6 +12,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use rust::Source;
+use serde_json::Value;
 
 /// Something that must not be.
 struct Finding {
@@ -52,6 +53,16 @@ fn direct_dependencies_are_known_reasoned_and_bare() {
 #[test]
 fn the_lock_file_holds_no_banned_crate_and_no_foreign_source() {
     check_clean(crates::lock(&read("Cargo.lock"), &crates::banned(&read(".deny.toml"))));
+}
+
+/// Whoever installs them names the registry; what comes from it has to be what was locked.
+#[test]
+fn the_node_clients_are_pinned_by_digest_and_to_no_host() {
+    let lock: Value = serde_json::from_str(&read("tests/clients/package-lock.json")).unwrap();
+    let packages: Vec<_> = lock["packages"].as_object().unwrap().iter().filter(|(path, _)| !path.is_empty()).collect();
+    assert!(packages.len() > 50, "only {}", packages.len());
+    let loose = packages.iter().filter(|(_, package)| package["integrity"].is_null() || package.get("resolved").is_some());
+    assert_eq!(loose.map(|(path, _)| path.as_str()).collect::<Vec<_>>(), [""; 0]);
 }
 
 #[test]

@@ -2,8 +2,11 @@
 
 Usage: drive.py LIBRARY MODE, with the plan on stdin:
     {"server": [PROGRAM, ARGUMENT...],
-     "steps": [{"tool": NAME, "arguments": {...}, "cancel_once_written": FILE?, "write_once_told": FILE?}...]}
+     "steps": [{"tool": NAME, "arguments": {...}, "cancel_once_written": FILE?, "write_once_told": FILE?}...],
+     "answers": [{"action": ..., "content": {...}?}...]?, "after_s": SECONDS?}
 LIBRARY is `mcp` or `fastmcp`; MODE is what both call so: `auto`, `legacy`, or a modern revision.
+
+With `answers` the client can ask its user, who gives one to each question, after that long; all questions are printed.
 
 A step with `cancel_once_written` is cancelled when the command has written its process id there; the step's result says
 whether that process was there before and is gone while the session still stands.
@@ -22,17 +25,34 @@ PATIENCE_S = 60
 END_S = 15
 
 
-def connect(library, mode, server):
+def connect(library, mode, server, answer):
     """A client, not yet connected, and what its `call_tool` needs beside name and arguments."""
     program, *arguments = server
     if library == "mcp":
         from mcp import Client, StdioServerParameters, stdio_client
 
-        return Client(stdio_client(StdioServerParameters(command=program, args=arguments)), mode=mode), {}
+        transport = stdio_client(StdioServerParameters(command=program, args=arguments))
+        return Client(transport, mode=mode, elicitation_callback=answer and (lambda _, asked: answer(asked))), {}
     from fastmcp import Client
     from fastmcp.client.transports import StdioTransport
 
-    return Client(StdioTransport(program, arguments, keep_alive=False), mode=mode), {"raise_on_error": False}
+    asks = {"elicitation_handler": lambda _message, _type, asked, _context: answer(asked)} if answer else {}
+    return Client(StdioTransport(program, arguments, keep_alive=False), mode=mode, **asks), {"raise_on_error": False}
+
+
+def user(plan, questions):
+    """Who answers questions as planned, if somebody does."""
+    if "answers" not in plan:
+        return None
+    answers = iter(plan["answers"])
+    from mcp.types import ElicitResult
+
+    async def answer(asked):
+        questions.append({"message": asked.message, "schema": asked.requested_schema})
+        await anyio.sleep(plan.get("after_s", 0))
+        return ElicitResult(**next(answers))
+
+    return answer
 
 
 async def call(client, step, options):
@@ -41,7 +61,8 @@ async def call(client, step, options):
     try:
         result = await client.call_tool(step["tool"], step["arguments"], **options)
     except MCPError as error:
-        return {"error": {"code": error.error.code, "message": error.error.message}}
+        seen = {"code": error.error.code, "message": error.error.message}
+        return {"error": seen, "outcome": (error.error.data or {}).get("tidegate/outcome")}
     return {
         "is_error": result.is_error,
         "structured": result.structured_content,
@@ -83,7 +104,8 @@ async def written(path):
 
 
 async def drive(library, mode, plan):
-    client, options = connect(library, mode, plan["server"])
+    questions = []
+    client, options = connect(library, mode, plan["server"], user(plan, questions))
     with anyio.fail_after(PATIENCE_S):
         async with client:
             listed = await client.list_tools()
@@ -92,6 +114,7 @@ async def drive(library, mode, plan):
                 "protocol_version": client.protocol_version,
                 "server": client.server_info.name if client.server_info else None,
                 "tools": [{"name": tool.name, "input": tool.input_schema} for tool in tools],
+                "questions": questions,
                 "steps": [],
             }
             for step in plan["steps"]:
