@@ -235,7 +235,13 @@ pub fn nothing_asked() -> Unconsented {
 }
 
 fn refused_state(error: &StateError) -> Unconsented {
-    Unconsented::BadState { why: error.to_string(), expired: matches!(error, StateError::Expired) }
+    match error {
+        StateError::Expired => {
+            let why = "the question was not answered in time; call again to be asked again";
+            Unconsented::BadState { why: why.to_owned(), expired: true }
+        }
+        StateError::Unreadable | StateError::OtherUser | StateError::OtherAction => bad_state(&error.to_string()),
+    }
 }
 
 fn no_room(approver: Approver, error: &io::Error) -> Unconsented {
