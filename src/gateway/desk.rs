@@ -172,14 +172,17 @@ impl Desk {
         Some(asked)
     }
 
-    /// Calls whose question has stood for its time.
+    /// Calls whose question has stood for its time. One that is not published yet does not end by time: its call is not parked,
+    /// and nobody would answer it.
     pub fn overdue(&self, now: Instant) -> Vec<Ticket> {
-        self.lock().open.iter().filter(|open| open.until <= now).map(|open| open.ticket).collect()
+        let table = self.lock();
+        let overdue = table.open.iter().filter(|open| open.is_published && open.until <= now);
+        overdue.map(|open| open.ticket).collect()
     }
 
     /// When the next one will have.
     pub fn deadline(&self) -> Option<Instant> {
-        self.lock().open.iter().map(|open| open.until).min()
+        self.lock().open.iter().filter(|open| open.is_published).map(|open| open.until).min()
     }
 
     /// Questions that stand open or are being recorded.
@@ -316,5 +319,28 @@ impl operator::Desk for Desk {
     fn answer(&self, id: &str, answer: Answer, by: u32) -> bool {
         let fits = |open: &Open| open.is_published && open.asked == Approver::Operator && open.question.id == id;
         self.end_where(fits, How::Answered(answer), Some(by)).is_some()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn desk_with(tickets: &[Ticket], stands: Duration) -> Desk {
+        let desk = Desk::new(Path::new("/nonexistent")).unwrap();
+        for ticket in tickets {
+            let [id, tool, rule, target] = ["00c0ffee", "t", "declared:t", "a"].map(str::to_owned);
+            let question = Question { id, tool, rule, target, action: "{}".to_owned(), extent: Extent::Once };
+            assert!(desk.open(*ticket, Arc::new(question), Approver::Client, stands, CancelToken::new().unwrap()));
+        }
+        desk
+    }
+
+    #[test]
+    fn what_is_not_published_is_seen_by_nobody_and_ended_by_no_time() {
+        let desk = desk_with(&[1, 2], Duration::ZERO);
+        assert_eq!((desk.overdue(Instant::now()), desk.deadline(), desk.unsent().len()), (vec![], None, 0));
+        assert!(desk.publish(2));
+        assert_eq!((desk.overdue(Instant::now()), desk.deadline().is_some(), desk.unsent().len()), (vec![2], true, 1));
     }
 }

@@ -43,6 +43,12 @@ impl Reader {
     fn ask_client(&mut self) {
         let Some(ready) = self.session.ready().filter(|_| matches!(self.phase, Phase::Serving)) else { return };
         for (ticket, question) in self.shared.desk.unsent() {
+            if !ready.agreement().can_ask().form {
+                // It could when it called, and has shaken hands anew since.
+                let answer = Answer::Unusable("it does not say any more that it can be asked".to_owned());
+                self.end_question(ticket, How::Answered(answer), "it cannot be asked");
+                continue;
+            }
             if !self.replies.has_room(&self.shared.outbox) {
                 return;
             }
