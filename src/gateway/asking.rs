@@ -35,7 +35,7 @@ use crate::wire::outbox::Ticket;
 /// What becomes of a call whose rule asks.
 pub enum Way {
     /// It may go ahead.
-    Ahead(Grant, Approval),
+    Ahead(Box<Grant>, Approval),
     /// Somebody is asked; the worker is free.
     Parked,
     /// It is answered so, and nothing was done.
@@ -222,7 +222,7 @@ impl Case<'_> {
 
 fn ahead(unapproved: Unapproved, approval: Approval) -> Result<Way, Unconsented> {
     let grant = unapproved.approved(&approval.consent)?;
-    Ok(Way::Ahead(grant, approval))
+    Ok(Way::Ahead(Box::new(grant), approval))
 }
 
 /// A call that brings a state back to a tool that asks nobody.

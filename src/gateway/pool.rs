@@ -106,7 +106,7 @@ fn carry(shared: &Arc<Shared>, ticket: Ticket, admitted: Admitted<Job>, has_begu
                 return Some(answer::answer(&job.call, outcome, shared.clock.since(job.admitted)));
             }
             match (Case { shared, ticket, rules: &live.approvals }).consent(&job, given, unapproved) {
-                Ok(Way::Ahead(grant, approval)) => (grant, Some(approval)),
+                Ok(Way::Ahead(grant, approval)) => (*grant, Some(approval)),
                 Ok(Way::Parked) => return None,
                 Ok(Way::Reply(reply)) => return Some(reply.into()),
                 Err(why) => return refused(&why.into()),
