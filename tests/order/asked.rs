@@ -5,6 +5,9 @@ use std::fs;
 use std::os::unix::fs::PermissionsExt;
 use std::process::Command;
 
+use ring::digest::{SHA256, digest};
+use serde::Deserialize;
+use serde_json::value::RawValue;
 use serde_json::{Value, json};
 
 use super::{
@@ -71,7 +74,7 @@ struct Standing {
     id: String,
     tool: &'static str,
     arguments: String,
-    /// The state, or the question's id.
+    /// The state, the question's id, or what the command was shown.
     handle: String,
 }
 
@@ -117,8 +120,9 @@ impl Rig {
             Way::Command => {
                 let asked = self.running.dir.join("asked");
                 until("the command is asked", || asked.exists());
+                let shown = fs::read_to_string(&asked).unwrap();
                 fs::remove_file(asked).unwrap();
-                String::new()
+                shown
             }
         };
         Standing { way, id, tool, arguments, handle }
@@ -203,7 +207,7 @@ fn check(rig: &mut Rig, way: Way, tool: &'static str, arguments: &Value, moves: 
     assert_eq!(rig.moved(), way.asks(), "{}", stage("asked"));
     assert_eq!(rig.counts(), (before, spent), "{}", stage("asked"));
     if way == Way::Command {
-        check_shown(rig, tool);
+        check_shown(rig, &standing);
     }
     let reply = rig.answered(&standing, false);
     rig.check_refused(&stage("no"), &reply, "approval_denied", way.answers(), before);
@@ -225,18 +229,37 @@ fn check(rig: &mut Rig, way: Way, tool: &'static str, arguments: &Value, moves: 
     }
 }
 
-/// The command is shown the exact action, and has nothing else.
+/// What the command is shown, as far as it is compared byte by byte.
+#[derive(Deserialize)]
+struct Shown<'a> {
+    id: &'a str,
+    tool: &'a str,
+    rule: &'a str,
+    extent: &'a str,
+    #[serde(borrow)]
+    action: &'a RawValue,
+}
+
+/// The command is shown the exact action on one line, and has nothing else.
 #[track_caller]
-fn check_shown(rig: &Rig, tool: &str) {
-    let dir = &rig.running.dir;
+fn check_shown(rig: &Rig, standing: &Standing) {
+    let (dir, text) = (&rig.running.dir, &standing.handle);
     let environment = dir.read("environment");
     let mut names: Vec<&str> = environment.lines().filter_map(|line| line.split_once('=')).map(|(name, _)| name).collect();
     names.sort_unstable();
     assert_eq!(names, ["HOME", "LANG", "PATH", "TIDEGATE_CALL"], "{environment}");
     assert_eq!(dir.read("arguments"), "\n");
-    // It was moved away once it was whole; the question's record says of what it is.
+    assert_eq!(text.find('\n'), Some(text.len() - 1), "{text}");
+    let secrets = ["key-of-the-order", "minted-for-the-order", "PRIVATE KEY"];
+    assert!(!secrets.iter().any(|secret| text.contains(secret) || environment.contains(secret)), "{text}");
     let asked = rig.running.journal().into_iter().rfind(|record| record["type"] == "question").unwrap();
-    assert_eq!((&asked["tool"], &asked["asked"]), (&json!(tool), &json!("command")), "{asked}");
+    let Shown { id, tool, rule, extent, action } = serde_json::from_str(text).unwrap();
+    let hash: String = digest(&SHA256, action.get().as_bytes()).as_ref().iter().map(|byte| format!("{byte:02x}")).collect();
+    assert_eq!(
+        json!([standing.tool, "command", id, tool, rule, hash, extent]),
+        json!([tool, asked["asked"], asked["question"], asked["tool"], asked["rule"], asked["action_sha256"], "once"]),
+        "{asked} {text}"
+    );
 }
 
 /// The last four records: one question, its answer, the intent of exactly what was shown, its outcome.
