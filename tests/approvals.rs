@@ -2,11 +2,15 @@
 //!
 //! What a command did is seen in a file that it writes; what was asked, answered and done is read in the journal.
 
+mod changed;
 mod command;
 mod eight;
 pub mod legacy;
 pub mod modern;
 mod operator;
+mod state;
+
+use std::path::Path;
 
 use serde_json::{Value, json};
 
@@ -14,7 +18,11 @@ use crate::kit::gateway::{Ended, Gateway, Running};
 
 /// The commands write into the folder the gateway was made with.
 pub fn tools(gateway: &Gateway, confirm: &str) -> Value {
-    let done = gateway.dir().join("done");
+    tools_into(&gateway.dir().join("done"), confirm)
+}
+
+/// The commands write into this file.
+pub fn tools_into(done: &Path, confirm: &str) -> Value {
     let script = format!("echo \"$1\" >> '{}'", done.display());
     let tool = |name: &str, confirm: &str| {
         json!({"name": name, "description": "Writes it", "confirm": confirm,

@@ -5,6 +5,7 @@
 //! `TIDEGATE_ATTACKS=10000` runs that many sessions, `TIDEGATE_ATTACKS_SEED=N` only the one of a seed.
 
 mod aim;
+mod asked;
 mod drive;
 mod given;
 mod json;

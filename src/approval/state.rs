@@ -200,6 +200,12 @@ impl Seal {
         }
     }
 
+    /// Whether a state was used up, so that nobody is asked for nothing and a replay costs nothing. No proof that it can still be
+    /// used: only `spend` is.
+    pub fn is_spent(&self, unsealed: &Unsealed) -> bool {
+        self.folder.is_spent(&unsealed.nonce, unsealed.expires_ms)
+    }
+
     /// Forgets some of what was used up and has expired long ago: looks at a bounded number of entries and goes on there the next
     /// time. Entries that are not ours stay. To be called now and then, where nobody waits.
     pub fn sweep(&self, now_ms: u64) {

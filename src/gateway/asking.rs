@@ -12,7 +12,7 @@ use std::io;
 use std::sync::Arc;
 use std::time::Instant;
 
-use crate::approval::state::{Bound, Seal, StateError};
+use crate::approval::state::{Bound, Seal, SpendError, StateError};
 use crate::approval::{Answer, ApprovalRules, Approver, Question, command};
 use crate::cancel::CancelToken;
 use crate::gateway::answers::{self, answer_of, append, refusal};
@@ -67,7 +67,7 @@ impl Case<'_> {
         }
         // An answer that was brought counts, a no as well, whatever was approved before.
         if let Some(retry) = job.call.retry() {
-            return self.brought(retry, unapproved);
+            return self.brought(job, retry, unapproved);
         }
         match self.standing(&unapproved) {
             Some(approval) => ahead(unapproved, approval),
@@ -85,7 +85,7 @@ impl Case<'_> {
     }
 
     /// The call brings an answer back, or a state without one.
-    fn brought(&self, retry: &Retry, unapproved: Unapproved) -> Result<Way, Unconsented> {
+    fn brought(&self, job: &Job, retry: &Retry, unapproved: Unapproved) -> Result<Way, Unconsented> {
         if !self.rules().order.contains(&Approver::Client) {
             return Err(bad_state("the client is not asked any more (approvals.order)"));
         }
@@ -94,10 +94,10 @@ impl Case<'_> {
         let bound = Bound { tool: &terms.tool, rule: &terms.rule, action: &action, extent };
         let seal = self.seal()?;
         let state = seal.unseal(&retry.state, &bound, self.now_ms()).map_err(|error| refused_state(&error))?;
-        let Some(answer) = &retry.answer else {
-            let elicitation = self.elicitation(&question(&unapproved)?);
-            return Ok(Way::Reply(Reply::InputRequired { elicitation, state: retry.state.clone() }));
-        };
+        if seal.is_spent(&state) {
+            return Err(unspent(SpendError::AlreadyUsed));
+        }
+        let Some(answer) = &retry.answer else { return self.ask_again(job, retry, &unapproved) };
         match answer_of(answer, extent) {
             Answer::Yes(extent) => {
                 let consent = Consent::Once { tool: terms.tool.clone(), rule: terms.rule.clone(), action };
@@ -111,6 +111,15 @@ impl Case<'_> {
                 Err(refusal(no, Approver::Client, self.rules().timeout))
             }
         }
+    }
+
+    /// The question that still stands; afresh, and somebody else, where this request does not say that its client can ask.
+    fn ask_again(&self, job: &Job, retry: &Retry, unapproved: &Unapproved) -> Result<Way, Unconsented> {
+        if !job.call.can_ask().form {
+            return self.ask(job, unapproved);
+        }
+        let elicitation = self.elicitation(&question(unapproved)?);
+        Ok(Way::Reply(Reply::InputRequired { elicitation, state: retry.state.clone() }))
     }
 
     fn ask(&self, job: &Job, unapproved: &Unapproved) -> Result<Way, Unconsented> {

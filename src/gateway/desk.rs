@@ -172,14 +172,17 @@ impl Desk {
         Some(asked)
     }
 
-    /// Calls whose question has stood for its time.
+    /// Calls whose question has stood for its time. One that is not published yet does not end by time: its call is not parked,
+    /// and nobody would answer it.
     pub fn overdue(&self, now: Instant) -> Vec<Ticket> {
-        self.lock().open.iter().filter(|open| open.until <= now).map(|open| open.ticket).collect()
+        let table = self.lock();
+        let overdue = table.open.iter().filter(|open| open.is_published && open.until <= now);
+        overdue.map(|open| open.ticket).collect()
     }
 
     /// When the next one will have.
     pub fn deadline(&self) -> Option<Instant> {
-        self.lock().open.iter().map(|open| open.until).min()
+        self.lock().open.iter().filter(|open| open.is_published).map(|open| open.until).min()
     }
 
     /// Questions that stand open or are being recorded.
@@ -392,6 +395,7 @@ mod tests {
         let desk = desk();
         assert_eq!(desk.deadline(), None);
         assert!(open(&desk, 1, Approver::Operator, LONG) && open(&desk, 2, Approver::Operator, Duration::ZERO));
+        assert!(desk.publish(1) && desk.publish(2));
         assert_eq!(desk.overdue(Instant::now()), [2]);
         assert!(desk.deadline().is_some_and(|until| until <= Instant::now()));
         assert_eq!(desk.overdue(Instant::now() + LONG + LONG), [1, 2]);
@@ -416,5 +420,14 @@ mod tests {
         assert!(!open(&desk, 2, Approver::Operator, LONG));
         assert_eq!(desk.next_ended().map(|ended| (ended.ticket, ended.how)), Some((1, How::Withdrawn)));
         assert!(desk.next_ended().is_none());
+    }
+
+    #[test]
+    fn what_is_not_published_is_seen_by_nobody_and_ended_by_no_time() {
+        let desk = desk();
+        assert!(open(&desk, 1, Approver::Client, Duration::ZERO) && open(&desk, 2, Approver::Client, Duration::ZERO));
+        assert_eq!((desk.overdue(Instant::now()), desk.deadline(), desk.unsent().len()), (vec![], None, 0));
+        assert!(desk.publish(2));
+        assert_eq!((desk.overdue(Instant::now()), desk.deadline().is_some(), desk.unsent().len()), (vec![2], true, 1));
     }
 }

@@ -4,6 +4,7 @@ use serde_json::{Value, json};
 
 use super::{asking, check_outcome, done, story, was_done};
 use crate::kit::gateway::{Gateway, Running};
+use crate::kit::process::until;
 use crate::kit::{cancel, legacy_call};
 
 fn client_only() -> Value {
@@ -230,4 +231,28 @@ fn an_end_of_input_kills_the_question() {
     check_outcome(reply, "cancelled", "no");
     assert_eq!(was_done(&ended), [""; 0]);
     assert_eq!(story(&ended.dir.journal_under("state")), ["question", "answer:withdrawn"]);
+}
+
+/// Who called with a handshake by which it could be asked, and then shook hands anew, is asked no more than the new one allows.
+#[test]
+fn a_new_handshake_takes_back_that_the_client_can_be_asked_s28() {
+    for (revision, capabilities) in [("2025-11-25", "{}"), ("2024-11-05", r#"{"elicitation":{}}"#)] {
+        let mut running = asking("ask", client_only()).start();
+        let initialize = |revision: &str, capabilities: &str| {
+            format!(
+                r#"{{"jsonrpc":"2.0","id":0,"method":"initialize","params":{{"protocolVersion":"{revision}","capabilities":{capabilities},"clientInfo":{{"name":"t","version":"1"}}}}}}"#
+            )
+        };
+        running.ask(&initialize("2025-11-25", r#"{"elicitation":{}}"#));
+        running.send(&legacy_call(1, "write", r#"{"text":"x"}"#));
+        until("it waits", || running.journal().iter().any(|record| record["type"] == "question"));
+        running.ask(&initialize(revision, capabilities));
+        running.send(r#"{"jsonrpc":"2.0","method":"notifications/initialized"}"#);
+        let reply = running.next();
+        assert_eq!(reply["id"], 1, "{reply}");
+        check_outcome(&reply, "approval_denied", "no");
+        let ended = running.end();
+        assert!(was_done(&ended).is_empty());
+        assert_eq!(story(&ended.dir.journal_under("state")), ["question", "answer:unusable"]);
+    }
 }

@@ -30,7 +30,7 @@ struct Ends<W> {
 }
 
 /// A way to the gateway.
-trait Wire {
+pub trait Wire {
     /// Sends one piece; whether anybody took it is not asked: a closed session takes nothing.
     fn put(&mut self, piece: &[u8]);
 }

@@ -180,7 +180,7 @@ fn call(dice: &mut Dice) -> (&'static str, String) {
 }
 
 /// One change to whole lines, or to the JSON of one.
-fn mutate_line(dice: &mut Dice, lines: &mut Vec<Vec<u8>>) {
+pub fn mutate_line(dice: &mut Dice, lines: &mut Vec<Vec<u8>>) {
     if lines.is_empty() {
         return;
     }

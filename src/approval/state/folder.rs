@@ -91,6 +91,11 @@ impl Folder {
         noted.map_err(|error| named(&self.path.join(SPENT), error))
     }
 
+    /// Whether a state is noted as used; what cannot be seen is not.
+    pub(super) fn is_spent(&self, nonce: &[u8; NONCE_BYTES], expires_ms: u64) -> bool {
+        within(&self.spent, &spent_name(nonce, expires_ms)).exists()
+    }
+
     /// Looks at the next entries and removes those whose time, and the margin, is over.
     pub(super) fn sweep(&self, now_ms: u64) {
         // Whoever holds it does what is to be done.

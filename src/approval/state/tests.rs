@@ -239,11 +239,13 @@ fn a_state_is_used_once_in_all_processes() {
     let dir = StateDir::new();
     let (seal, other) = (dir.open(), dir.open());
     let [first, second] = [(); 2].map(|()| seal.unseal(&sealed(&seal), &BOUND, NOW).unwrap());
+    assert!(!seal.is_spent(&first));
     let spent = at_once(|| dir.open().spend(&first));
     assert_eq!(spent.iter().filter(|spent| spent.is_ok()).count(), 1);
     let used = |spent: &Result<(), SpendError>| matches!(spent, Err(SpendError::AlreadyUsed));
     assert_eq!(spent.iter().filter(|spent| used(spent)).count(), THREADS - 1, "{spent:?}");
     assert!(used(&other.spend(&first)) && used(&seal.spend(&first)));
+    assert!(other.is_spent(&first) && !other.is_spent(&second));
     other.spend(&second).unwrap();
     assert!(used(&seal.spend(&second)));
     assert_eq!(dir.names("spent").len(), 2);

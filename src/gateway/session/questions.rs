@@ -48,6 +48,12 @@ impl Reader {
         }
         let redactor = self.shared.live().world.vault.redactor();
         for (ticket, question) in unsent {
+            if !ready.agreement().can_ask().form {
+                // It could when it called, and has shaken hands anew since.
+                let answer = Answer::Unusable("it does not say any more that it can be asked".to_owned());
+                self.end_question(ticket, How::Answered(answer), "it cannot be asked");
+                continue;
+            }
             if !self.replies.has_room(&self.shared.outbox) {
                 return;
             }
