@@ -350,11 +350,11 @@ fn a_state_is_worth_nothing_after_its_time() {
         last = running.ask(&call(unique_id(), "write", "x", &format!(r#""requestState":"{state}","#)));
         last["result"]["resultType"] != "input_required"
     });
-    check_refused(&last, "approval_timeout", "outside its time");
-    check_refused(&bring(&mut running, &state), "approval_timeout", "outside its time");
+    check_refused(&last, "approval_timeout", "was not answered in time");
+    check_refused(&bring(&mut running, &state), "approval_timeout", "was not answered in time");
     // A process whose questions stand longer does not make this one longer.
     let mut patient = home.start();
-    check_refused(&bring(&mut patient, &state), "approval_timeout", "outside its time");
+    check_refused(&bring(&mut patient, &state), "approval_timeout", "was not answered in time");
     home.check_done(&[]);
     running.end();
     patient.end();
