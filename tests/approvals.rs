@@ -2,6 +2,7 @@
 //!
 //! What a command did is seen in a file that it writes; what was asked, answered and done is read in the journal.
 
+mod changed;
 mod legacy;
 mod modern;
 mod state;

@@ -12,7 +12,7 @@ fn client_only() -> Value {
 }
 
 /// A session of this revision whose client says that it can ask its user.
-fn begin(gateway: Gateway, revision: &str) -> Running {
+pub fn begin(gateway: Gateway, revision: &str) -> Running {
     let mut running = gateway.start();
     running.send(&format!(
         r#"{{"jsonrpc":"2.0","id":"init","method":"initialize","params":{{"protocolVersion":"{revision}","capabilities":{{"elicitation":{{}}}},"clientInfo":{{"name":"t","version":"1"}}}}}}"#
@@ -30,11 +30,11 @@ fn asked(running: &mut Running, id: u64, text: &str) -> Value {
     question
 }
 
-fn answer(question: &Value, outcome: &str) -> String {
+pub fn answer(question: &Value, outcome: &str) -> String {
     format!(r#"{{"jsonrpc":"2.0","id":{},{outcome}}}"#, question["id"])
 }
 
-const YES: &str = r#""result":{"action":"accept","content":{"decision":"once"}}"#;
+pub const YES: &str = r#""result":{"action":"accept","content":{"decision":"once"}}"#;
 
 #[track_caller]
 fn check_yes(revision: &str) {

@@ -16,18 +16,18 @@ use crate::kit::peer::{Peer, json as json_answer};
 use crate::kit::process::until;
 
 /// A state folder and a file of what was done, shared by all gateways of a test.
-struct Home(Dir);
+pub struct Home(pub Dir);
 
 impl Home {
-    fn new() -> Home {
+    pub fn new() -> Home {
         Home(Dir::new())
     }
 
-    fn state_dir(&self) -> PathBuf {
+    pub fn state_dir(&self) -> PathBuf {
         self.0.join("state")
     }
 
-    fn members(&self, confirm: &str, approvals: Value) -> Vec<(&'static str, Value)> {
+    pub fn members(&self, confirm: &str, approvals: Value) -> Vec<(&'static str, Value)> {
         let tools = tools_into(&self.0.join("done"), confirm);
         vec![("state_dir", json!(self.state_dir())), ("tools", tools), ("approvals", approvals)]
     }
@@ -37,7 +37,7 @@ impl Home {
     }
 
     /// With this configuration. A command's environment belongs to its action: all gateways have one HOME.
-    fn configured(&self, members: &[(&'static str, Value)]) -> Gateway {
+    pub fn configured(&self, members: &[(&'static str, Value)]) -> Gateway {
         let gateway = Gateway::new().env("HOME", self.0.path().to_str().unwrap());
         members.iter().fold(gateway, |gateway, (member, value)| gateway.set(member, value.clone()))
     }
@@ -48,13 +48,13 @@ impl Home {
     }
 
     #[track_caller]
-    fn check_done(&self, expected: &[&str]) {
+    pub fn check_done(&self, expected: &[&str]) {
         let text = self.0.read("done");
         assert_eq!(text.lines().collect::<Vec<_>>(), expected);
     }
 
     /// Of all gateways, one after the other as they were started last.
-    fn story(&self) -> Vec<String> {
+    pub fn story(&self) -> Vec<String> {
         story(&self.0.journal_under("state"))
     }
 
@@ -65,7 +65,7 @@ impl Home {
 }
 
 /// Puts another configuration to work.
-fn reload(running: &Running, members: &[(&'static str, Value)]) {
+pub fn reload(running: &Running, members: &[(&'static str, Value)]) {
     let times = || running.stderr().matches("reload: the configuration is at work").count();
     let before = times();
     let config: serde_json::Map<_, _> = members.iter().map(|(name, value)| ((*name).to_owned(), value.clone())).collect();
