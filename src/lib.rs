@@ -7,7 +7,8 @@
 //!               wire      rpc        mcp     action    policy (intent on     executor,   mcp,     wire
 //!                                                      disk: journal)        outcome     rpc      outbox
 //! ```
-//! `gateway::pipeline` is the security argument in two functions; `gateway::session` is the loop.
+//! Where a rule asks, a human's consent stands between the grant and its execution: `policy::consent`, `approval`,
+//! `gateway::asking`. `gateway::pipeline` is the security argument in two functions; `gateway::session` is the loop.
 //!
 //! What must never exist, held by lints and by the `tidy` test:
 //! - an import of a module that stands below; a second place that knows protocol eras than `mcp`;

@@ -1,7 +1,8 @@
 //! The running gateway: one reader that is the loop, workers that hold one call each, one writer, one end.
 //!
-//! `pipeline` is the security argument, `inflight` the only state the threads share, `session` the loop, `answer` the only
-//! place that turns refusals, failures and outcomes into replies.
+//! `pipeline` is the security argument, `inflight` and `desk` (calls, and questions to humans) the state the threads share, `session`
+//! the loop, `asking` the way from a question to a consent, `answer` the only place that turns refusals, failures and outcomes
+//! into replies.
 
 pub mod counters;
 pub mod progress;
