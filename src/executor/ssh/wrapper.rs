@@ -71,7 +71,9 @@ mod tests {
         for shell in shells() {
             let line = tied(command, stdin.len());
             let applet: &[&str] = if shell.ends_with("busybox") { &[shell, "sh"] } else { &[shell] };
-            let mut child = spawn_with_stdin(&[applet, &["-c", &line]].concat());
+            // Whoever runs the tests in the background of a script has SIGINT ignored, and so would the shell.
+            let begin = ["env", "--default-signal=INT"];
+            let mut child = spawn_with_stdin(&[&begin[..], applet, &["-c", &line]].concat());
             let mut input = std::fs::File::from(child.stdin.take().unwrap());
             input.write_all(stdin).unwrap();
             let text = read_all(child.stdout.take().unwrap());
