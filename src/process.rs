@@ -26,6 +26,11 @@ use crate::limits::KILL_TO_DETACHED;
 use crate::process::mark::{Bearer, Mark};
 use crate::sys::{self, Poll, Signal};
 
+/// Where commands of a child are looked up, unless its tool says otherwise.
+pub const CHILD_PATH: &str = "/usr/local/bin:/usr/bin:/bin";
+/// Text of a child is UTF-8 and in no one's language.
+pub const CHILD_LANG: &str = "C.UTF-8";
+
 /// Processes that had to be killed, since the start of the gateway.
 static KILLED: AtomicU64 = AtomicU64::new(0);
 /// Children that would not die in time: reaped at a later start, so that none stays a zombie for ever.

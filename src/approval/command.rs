@@ -17,12 +17,10 @@ use crate::cancel::CancelToken;
 use crate::process::mark::Mark;
 use crate::process::run::{self, Finished, Output, Stopped, Taken};
 use crate::process::{self, Child, Spec, Status, Stdin};
+use crate::process::{CHILD_LANG, CHILD_PATH};
 use crate::sys;
 use crate::wire::escape::to_line;
 
-/// Where a bare program name is looked up, as for any configured command.
-const PATH: &str = "/usr/local/bin:/usr/bin:/bin";
-const LANG: &str = "C.UTF-8";
 /// Of its stderr, for the operator's log: the line that says why.
 const STDERR_BYTES: usize = 200;
 
@@ -85,7 +83,7 @@ fn spawn(argv: &[String]) -> Result<Child, String> {
     let failed = |why: String| format!("could not be started: {why}");
     let mark = Mark::random().map_err(|error| failed(error.to_string()))?;
     let home = std::env::var("HOME").ok().filter(|home| home.starts_with('/'));
-    let env = [("PATH", PATH), ("HOME", home.as_deref().unwrap_or("/")), ("LANG", LANG)];
+    let env = [("PATH", CHILD_PATH), ("HOME", home.as_deref().unwrap_or("/")), ("LANG", CHILD_LANG)];
     let env = env.map(|(name, value)| (name.to_owned(), value.to_owned()));
     let spec = Spec { argv, env: &env, cwd: Path::new("/"), mark, stdin: Stdin::Pipe };
     process::spawn(&spec).map_err(|error| failed(error.to_string()))

@@ -39,13 +39,10 @@ use crate::limits::Limits;
 use crate::outcome::budget::payload_bytes;
 use crate::policy::decide::covers_origin;
 use crate::policy::rules::{Allow, AtLimit, CredentialRule, HostRule, Network, Networks, Placement, Tie, ToolRule};
+use crate::process::{CHILD_LANG, CHILD_PATH};
 
 /// Tools of the gateway itself.
 const RESERVED_NAMES: &[&str] = &["tidegate_status", "read_result"];
-/// Where commands of a child are looked up, unless its tool says otherwise.
-pub(in crate::config) const CHILD_PATH: &str = "/usr/local/bin:/usr/bin:/bin";
-/// Text of a child is UTF-8 and in no one's language.
-const CHILD_LANG: &str = "C.UTF-8";
 
 /// The configuration as far as it is sound; it counts only if nothing was added to `problems`.
 pub fn mean(written: Written<'_>, env: Env<'_>, problems: &mut Problems, warnings: &mut Problems) -> Config {

@@ -3,13 +3,14 @@
 //! It may look whether a program exists, for a warning; it starts none and reads no value.
 
 use crate::config::file::Env;
-use crate::config::meant::{CHILD_PATH, child_env, look_for};
+use crate::config::meant::{child_env, look_for};
 use crate::config::object::Said;
 use crate::config::tree::{Problems, quote};
 use crate::config::written::CredentialWritten;
 use crate::config::written::source::{CommandWritten, SourceWritten};
 use crate::executor::credential::{Helper, Source};
 use crate::limits::{HELPER_CACHE, HELPER_TIMEOUT};
+use crate::process::CHILD_PATH;
 
 /// The sources by name, in the order of the file, but for those that were reported.
 pub(in crate::config) fn sources(

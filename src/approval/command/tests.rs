@@ -64,7 +64,7 @@ fn the_status_is_the_answer() {
 #[test]
 fn one_that_cannot_be_started_is_no_answer() {
     for (argv, why) in [
-        (&["no-such-approver"][..], format!("\"no-such-approver\" not found in the command's PATH {PATH:?}")),
+        (&["no-such-approver"][..], format!("\"no-such-approver\" not found in the command's PATH {CHILD_PATH:?}")),
         (&["bin/approver"], "expected an absolute path or a bare name, got \"bin/approver\"".to_owned()),
         (&["/etc"], "\"/etc\" is not a file".to_owned()),
         (&[], "expected a program, got an empty name".to_owned()),
