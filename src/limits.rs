@@ -69,6 +69,8 @@ pub const LOOKUPS: usize = 4;
 pub const ID_BYTES: usize = 64 << 10;
 /// Objects and arrays inside each other, the outermost one counted; far below the JSON library's own 128.
 pub const NESTING_LEVELS: usize = 64;
+/// Values in the arguments of one call, names of members counted: above what anybody writes, far below what fits a line.
+pub const ARGUMENT_VALUES: usize = 250_000;
 /// Questions to humans that wait at once; more would be a queue in front of one pair of eyes.
 pub const QUESTIONS: usize = 8;
 /// Bytes of an action as it is shown for approval: what nobody reads whole, nobody can approve.

@@ -5,6 +5,7 @@
 
 mod blocked;
 mod children;
+mod dense;
 mod flood;
 mod naive;
 mod one;

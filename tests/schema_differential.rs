@@ -46,7 +46,7 @@ fn check_agreement(seed: u64, document: Value, random: &mut Random) -> usize {
     let mut valid = 0;
     for _ in 0..INSTANCES {
         let instance = instance(random, 3);
-        let verdict = ours.validate(&instance);
+        let verdict = ours.validate(&instance.clone().into());
         let other = schemas.validate(&instance, index);
         assert_eq!(verdict.is_ok(), other.is_ok(), "seed {seed}: ours {verdict:?}\nother {other:?}\n{document:#}\n{instance}");
         assert!(verdict.as_ref().err().is_none_or(|invalid| !invalid.exhausted && !invalid.violations.is_empty()));

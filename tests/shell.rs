@@ -127,7 +127,7 @@ fn printer(list: &[String]) -> Result<SshAction, String> {
         dash: Dash::Allowed,
     };
     let template = SshTemplate::new(&written).unwrap();
-    template.fill(&Arguments::new(&json!({ "list": list }))).map_err(|error| error.to_string())
+    template.fill(&Arguments::new(&json!({ "list": list }).into())).map_err(|error| error.to_string())
 }
 
 /// Runs a line as sshd has the user's shell run it: as the one operand of `-c`. No text may leave a file behind.

@@ -96,7 +96,7 @@ mod tests {
     fn filled() {
         let template = ExecTemplate::new(&written(&["tail", "-n", "{n}", "--", "{file}"], &[("LANG", "{n}")], "/srv")).unwrap();
         let arguments = json!({"n": 5, "file": "-a b"});
-        let action = template.fill(&Arguments::new(&arguments)).unwrap();
+        let action = template.fill(&Arguments::new(&arguments.into())).unwrap();
         assert_eq!(action.argv, ["tail", "-n", "5", "--", "-a b"]);
         assert_eq!(action.env, [("LANG".to_owned(), "{n}".to_owned())]);
         assert_eq!(action.cwd, PathBuf::from("/srv"));

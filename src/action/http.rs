@@ -319,7 +319,7 @@ mod tests {
     }
 
     fn fill(written: &HttpWritten, arguments: Value) -> Result<HttpAction, String> {
-        HttpTemplate::new(written).unwrap().fill(&Arguments::new(&arguments)).map_err(|error| error.to_string())
+        HttpTemplate::new(written).unwrap().fill(&Arguments::new(&arguments.into())).map_err(|error| error.to_string())
     }
 
     #[track_caller]

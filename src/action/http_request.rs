@@ -4,10 +4,9 @@
 //! two places is refused, never repaired. What identifies the gateway or steers the message cannot be set: trying is an
 //! error. Where such a request may go is decided in `policy`.
 
-use serde_json::{Map, Value};
-
 use crate::action::ArgumentError;
 use crate::action::http::{HttpAction, HttpBody, TARGET_BYTES_MAX, check_method, check_pointer, split_url};
+use crate::action::json::{Json, Members};
 use crate::action::template::body::BODY_BYTES_MAX;
 use crate::action::template::header::parse_given;
 use crate::action::template::path::{check_given_path, check_given_query};
@@ -21,15 +20,15 @@ pub const INPUT: &str = r#"{"type":"object","properties":{"method":{"type":"stri
 
 impl HttpAction {
     /// From arguments that have passed `INPUT`; all problems at once.
-    pub(crate) fn from_arguments(arguments: &Value) -> Result<HttpAction, ArgumentError> {
+    pub(crate) fn from_arguments(arguments: &Json<'_>) -> Result<HttpAction, ArgumentError> {
         let mut problems = Vec::new();
-        let text = |name: &str| arguments.get(name).and_then(Value::as_str);
+        let text = |name: &str| arguments.get(name).and_then(Json::as_str);
         let method = text("method").unwrap_or("GET");
-        let body = arguments.get("body").and_then(Value::as_object);
+        let body = arguments.get("body").and_then(Json::as_object);
         check_method(method, body.is_some()).unwrap_or_else(|problem| problems.push(format!("arguments.{problem}")));
         let target = parse_given_url(text("url").unwrap_or_default());
         let target = target.map_err(|problem| problems.push(format!("arguments.url: {problem}"))).ok();
-        let mut headers = given_headers(arguments.get("headers").and_then(Value::as_object), &mut problems);
+        let mut headers = given_headers(arguments.get("headers").and_then(Json::as_object), &mut problems);
         let media_type = take_media_type(&mut headers, body.is_some(), &mut problems);
         let body = body.map(|body| given_body(body, media_type)).transpose();
         let body = body.map_err(|problem| problems.push(problem)).ok().flatten();
@@ -67,7 +66,7 @@ fn parse_given_url(url: &str) -> Result<(crate::action::http::Origin, &str, Opti
     Ok((origin, path, query))
 }
 
-fn given_headers(given: Option<&Map<String, Value>>, problems: &mut Vec<String>) -> Vec<(String, String)> {
+fn given_headers(given: Option<&Members<'_>>, problems: &mut Vec<String>) -> Vec<(String, String)> {
     let mut headers: Vec<(String, String)> = Vec::new();
     for (name, value) in given.into_iter().flatten() {
         match parse_given(name, value.as_str().unwrap_or_default()) {
@@ -93,10 +92,10 @@ fn take_media_type(headers: &mut Vec<(String, String)>, has_body: bool, problems
     Some(value)
 }
 
-fn given_body(body: &Map<String, Value>, media_type: Option<String>) -> Result<HttpBody, String> {
-    let (default, bytes) = match (body.get("text").and_then(Value::as_str), body.get("json")) {
+fn given_body(body: &Members<'_>, media_type: Option<String>) -> Result<HttpBody, String> {
+    let (default, bytes) = match (body.get("text").and_then(Json::as_str), body.get("json")) {
         (Some(text), _) => ("text/plain; charset=utf-8", text.as_bytes().to_vec()),
-        (None, json) => ("application/json", json.unwrap_or(&Value::Null).to_string().into_bytes()),
+        (None, json) => ("application/json", json.unwrap_or(&Json::Null).to_string().into_bytes()),
     };
     if bytes.len() > BODY_BYTES_MAX {
         return Err(format!("arguments.body: expected at most {BODY_BYTES_MAX} bytes, got {}", bytes.len()));
@@ -104,8 +103,8 @@ fn given_body(body: &Map<String, Value>, media_type: Option<String>) -> Result<H
     Ok(HttpBody { media_type: media_type.unwrap_or_else(|| default.to_owned()), bytes })
 }
 
-fn given_select(given: Option<&Value>, problems: &mut Vec<String>) -> Vec<String> {
-    let pointers: Vec<&str> = given.and_then(Value::as_array).into_iter().flatten().filter_map(Value::as_str).collect();
+fn given_select(given: Option<&Json<'_>>, problems: &mut Vec<String>) -> Vec<String> {
+    let pointers: Vec<&str> = given.and_then(Json::as_array).into_iter().flatten().filter_map(Json::as_str).collect();
     for pointer in &pointers {
         check_pointer(pointer).unwrap_or_else(|problem| problems.push(format!("arguments.{problem}")));
     }
@@ -118,12 +117,13 @@ mod tests {
     use crate::action::http::Scheme;
     use crate::action::schema::Schema;
     use crate::action::template::sample;
-    use serde_json::json;
+    use serde_json::{Value, json};
 
     fn read(arguments: &Value) -> Result<HttpAction, String> {
         let schema = Schema::compile(&serde_json::from_str(INPUT).unwrap()).unwrap();
-        match schema.validate(arguments) {
-            Ok(()) => HttpAction::from_arguments(arguments).map_err(|error| error.problems.join("; ")),
+        let arguments = Json::from(arguments.clone());
+        match schema.validate(&arguments) {
+            Ok(()) => HttpAction::from_arguments(&arguments).map_err(|error| error.problems.join("; ")),
             Err(_) => Err("schema".to_owned()),
         }
     }

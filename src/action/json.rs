@@ -2,15 +2,18 @@
 //!
 //! Only a string with an escape in it is copied, so a line of 4 MiB is judged without a second one of it in memory. Made of text
 //! that the strict pass has taken: of a key that came twice it would keep the last, and a number no 64 bits hold it would
-//! change.
+//! change. It must never hold more values than the limit: two bytes of text can be a value, and a value takes thirty-two.
 
 use std::borrow::Cow;
+use std::cell::Cell;
 use std::collections::BTreeMap;
 use std::fmt;
 
-use serde::de::{Deserialize, Deserializer, Error, MapAccess, SeqAccess, Visitor};
+use serde::de::{DeserializeSeed, Deserializer, Error, MapAccess, SeqAccess, Visitor};
 use serde::ser::{Serialize, Serializer};
 use serde_json::{Number, Value};
+
+use crate::limits::ARGUMENT_VALUES;
 
 /// A JSON value (RFC 8259).
 #[derive(Debug, Clone, PartialEq)]
@@ -29,6 +32,26 @@ pub enum Json<'a> {
     Object(Members<'a>),
 }
 
+/// Why a text gives no value.
+#[derive(Debug)]
+pub enum JsonError {
+    /// More than `ARGUMENT_VALUES`.
+    TooMany,
+    /// serde_json does not take it.
+    NotJson(serde_json::Error),
+}
+
+impl fmt::Display for JsonError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            JsonError::TooMany => write!(f, "expected at most {ARGUMENT_VALUES} values, names of members counted, got more"),
+            JsonError::NotJson(error) => write!(f, "expected JSON, got {error}"),
+        }
+    }
+}
+
+impl std::error::Error for JsonError {}
+
 /// The members of an object, sorted by name.
 pub type Members<'a> = BTreeMap<Cow<'a, str>, Json<'a>>;
 
@@ -36,9 +59,13 @@ impl<'a> Json<'a> {
     /// Reads one value, at most 127 levels deep.
     ///
     /// # Errors
-    /// What serde_json has against the text; nothing, where the strict pass has taken it.
-    pub fn parse(text: &'a str) -> serde_json::Result<Json<'a>> {
-        serde_json::from_str(text)
+    /// More than `ARGUMENT_VALUES`, or what serde_json has against the text; of the latter nothing, where the strict pass has
+    /// taken it.
+    pub fn parse(text: &'a str) -> Result<Json<'a>, JsonError> {
+        let left = Cell::new(ARGUMENT_VALUES + 1);
+        let mut text = serde_json::Deserializer::from_str(text);
+        let value = Reader { left: &left }.deserialize(&mut text).and_then(|value| text.end().map(|()| value));
+        value.map_err(|error| if left.get() == 0 { JsonError::TooMany } else { JsonError::NotJson(error) })
     }
 
     /// The member of this name; `None` for what is no object too.
@@ -103,15 +130,25 @@ impl fmt::Display for Json<'_> {
     }
 }
 
-impl<'de> Deserialize<'de> for Json<'de> {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        deserializer.deserialize_any(Reader)
+/// Reads a value, while there may be another: one less than `left`.
+#[derive(Clone, Copy)]
+struct Reader<'c> {
+    left: &'c Cell<usize>,
+}
+
+impl<'de> DeserializeSeed<'de> for Reader<'_> {
+    type Value = Json<'de>;
+
+    fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<Json<'de>, D::Error> {
+        self.left.set(self.left.get().saturating_sub(1));
+        match self.left.get() {
+            0 => Err(D::Error::custom("too many values")),
+            _ => deserializer.deserialize_any(self),
+        }
     }
 }
 
-struct Reader;
-
-impl<'de> Visitor<'de> for Reader {
+impl<'de> Visitor<'de> for Reader<'_> {
     type Value = Json<'de>;
 
     fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -148,7 +185,7 @@ impl<'de> Visitor<'de> for Reader {
 
     fn visit_seq<A: SeqAccess<'de>>(self, mut elements: A) -> Result<Json<'de>, A::Error> {
         let mut items = Vec::new();
-        while let Some(item) = elements.next_element()? {
+        while let Some(item) = elements.next_element_seed(self)? {
             items.push(item);
         }
         Ok(Json::Array(items))
@@ -156,7 +193,7 @@ impl<'de> Visitor<'de> for Reader {
 
     fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Json<'de>, A::Error> {
         let mut members = Members::new();
-        while let Some((name, member)) = map.next_entry::<Json<'de>, Json<'de>>()? {
+        while let Some((name, member)) = map.next_entry_seed(self, self)? {
             let Json::Text(name) = name else { return Err(A::Error::custom("expected a name that is a string")) };
             members.insert(name, member);
         }
@@ -194,7 +231,20 @@ mod tests {
         for text in ["", "{", "[1,]", "{\"a\":}", "nul", "1 2", "\"\\ud83c\"", "1e400"] {
             assert!(Json::parse(text).is_err(), "{text}");
         }
-        assert!(Json::parse(&"[".repeat(200_000)).is_err());
+        assert!(matches!(Json::parse(&"[".repeat(200_000)), Err(JsonError::NotJson(_))));
+    }
+
+    #[test]
+    fn values_are_counted_with_the_names_of_members() {
+        let zeros = |count: usize| format!("[{}]", vec!["0"; count].join(","));
+        let names = |count: usize| format!("{{{}}}", (0..count).map(|n| format!("\"{n}\":0")).collect::<Vec<_>>().join(","));
+        for fits in [zeros(ARGUMENT_VALUES - 1), names(ARGUMENT_VALUES / 2 - 1)] {
+            assert!(Json::parse(&fits).is_ok(), "{} bytes", fits.len());
+        }
+        for more in [zeros(ARGUMENT_VALUES), names(ARGUMENT_VALUES / 2), "[{},".repeat(2 << 20)] {
+            let error = Json::parse(&more).expect_err("more than the limit").to_string();
+            assert_eq!(error, "expected at most 250000 values, names of members counted, got more");
+        }
     }
 
     /// Whether each text in it lies in `line`.

@@ -1,9 +1,10 @@
 //! From arguments to a typed action: the schema check, the filled template, the closed `Action` enum.
 //!
 //! All pure: no name is resolved and no socket opened; text is quoted for a remote shell only when the SSH executor asks for
-//! the command line. After this module no `serde_json::Value` of a peer exists any more; executors see `HttpAction`,
+//! the command line. After this module no JSON value of a peer exists any more; executors see `HttpAction`,
 //! `ExecAction`, `SshAction` and `ReadAction` only.
 
+pub mod json;
 pub mod schema;
 pub mod template;
 pub mod host;
@@ -17,10 +18,9 @@ pub mod ssh_exec;
 pub mod read;
 pub mod record;
 
-use serde_json::Value;
-
 use crate::action::exec::{ExecAction, ExecTemplate};
 use crate::action::http::{HttpAction, HttpTemplate};
+use crate::action::json::Json;
 use crate::action::read::ReadAction;
 use crate::action::schema::Schema;
 use crate::action::ssh::{SshAction, SshTemplate};
@@ -101,12 +101,9 @@ impl Tool {
     /// Checks the arguments (raw JSON text of an object, already free of duplicate keys) and fills the recipe.
     pub fn action(&self, arguments: &str) -> Result<Action, ArgumentError> {
         crate::rpc::strict::numbers_exact(arguments).map_err(|error| ArgumentError { problems: vec![error.to_string()] })?;
-        let value: Value = serde_json::from_str(arguments)
-            .map_err(|error| ArgumentError { problems: vec![format!("arguments: expected a JSON object, got {error}")] })?;
-        self.input.validate(&value).map_err(|invalid| ArgumentError {
-            problems: invalid.violations.iter().map(|violation| schema::violation_text("arguments", violation)).collect(),
-        })?;
-        let limit = self.limit.map(Value::from);
+        let value = Json::parse(arguments).map_err(|error| ArgumentError { problems: vec![format!("arguments: {error}")] })?;
+        self.input.validate(&value).map_err(|invalid| ArgumentError { problems: invalid.problems("arguments") })?;
+        let limit = self.limit.map(|bytes| Json::Number(bytes.into()));
         let arguments = template::Arguments::new(&value).with_limit(limit.as_ref());
         match &self.recipe {
             Recipe::Http(template) => template.fill(&arguments).map(Action::Http),

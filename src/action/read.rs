@@ -4,9 +4,10 @@
 
 use std::fmt;
 
-use serde_json::{Value, json};
+use serde_json::json;
 
 use crate::action::ArgumentError;
+use crate::action::json::Json;
 use crate::action::template::quoted;
 
 /// What `read_result` takes: the tool's input schema.
@@ -70,8 +71,8 @@ pub struct ReadAction {
 
 impl ReadAction {
     /// From arguments that have passed `INPUT`.
-    pub(crate) fn from_arguments(arguments: &Value) -> Result<ReadAction, ArgumentError> {
-        let text = |name: &str| arguments.get(name).and_then(Value::as_str);
+    pub(crate) fn from_arguments(arguments: &Json<'_>) -> Result<ReadAction, ArgumentError> {
+        let text = |name: &str| arguments.get(name).and_then(Json::as_str);
         let given = text("cursor").unwrap_or_default();
         let mut cursor = Cursor::parse(given).ok_or_else(|| ArgumentError {
             problems: vec![format!("arguments.cursor: expected a nextCursor of an earlier result, got {}", quoted(given))],
@@ -120,7 +121,8 @@ mod tests {
     }
 
     #[track_caller]
-    fn check_arguments(arguments: Value, expected: Result<(u64, Option<&str>), &str>) {
+    fn check_arguments(arguments: serde_json::Value, expected: Result<(u64, Option<&str>), &str>) {
+        let arguments = Json::from(arguments);
         let action = ReadAction::from_arguments(&arguments);
         let got = action.as_ref().map(|action| (action.cursor.offset, action.find.as_deref()));
         assert_eq!(got.map_err(|error| error.problems[0].as_str()), expected, "{arguments}");

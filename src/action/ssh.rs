@@ -4,9 +4,8 @@
 //! environment and working directory are literals of the configuration; arguments reach the argv and the text on stdin only.
 //! No credential is in here: it belongs to the host and is joined by the executor.
 
-use serde_json::Value;
-
 use crate::action::environment;
+use crate::action::json::Json;
 use crate::action::shell::{nested_bytes, push_word};
 use crate::action::template::argv::{ArgvTemplate, Dash};
 use crate::action::template::{Arguments, FillError, Names, Text, quoted};
@@ -114,7 +113,7 @@ impl SshTemplate {
         let Some(argv) = argv.filter(|_| problems.is_empty()) else { return Err(problems) };
         let template = SshTemplate { host, argv, env, cwd, stdin };
         // What is literal stands in every command line; a tool that can never be called is no tool.
-        match template.command(&Arguments::new(&Value::Null)) {
+        match template.command(&Arguments::new(&Json::Null)) {
             Ok(_) => Ok(template),
             Err(error) => Err(vec![format!("argv: {error}")]),
         }
@@ -190,12 +189,12 @@ mod tests {
         }
     }
 
-    fn fill(written: &SshWritten, arguments: Value) -> Result<SshAction, String> {
-        SshTemplate::new(written).unwrap().fill(&Arguments::new(&arguments)).map_err(|error| error.to_string())
+    fn fill(written: &SshWritten, arguments: serde_json::Value) -> Result<SshAction, String> {
+        SshTemplate::new(written).unwrap().fill(&Arguments::new(&arguments.into())).map_err(|error| error.to_string())
     }
 
     #[track_caller]
-    fn check_line(written: &SshWritten, arguments: Value, want: &str) {
+    fn check_line(written: &SshWritten, arguments: serde_json::Value, want: &str) {
         assert_eq!(fill(written, arguments).unwrap().command_line(), want);
     }
 

@@ -3,9 +3,8 @@
 //! An argv is a list from beginning to end: no text is ever split, and none is quoted before the executor asks for the
 //! command line. Which host and which shapes of an argv may run is decided in `policy`.
 
-use serde_json::Value;
-
 use crate::action::ArgumentError;
+use crate::action::json::Json;
 use crate::action::ssh::SshAction;
 
 /// The tool's name, and its key under `builtin`.
@@ -16,15 +15,15 @@ pub const INPUT: &str = r#"{"type":"object","properties":{"host":{"type":"string
 
 impl SshAction {
     /// From arguments that have passed `INPUT`.
-    pub(crate) fn from_arguments(arguments: &Value) -> Result<SshAction, ArgumentError> {
-        let argv = arguments.get("argv").and_then(Value::as_array).into_iter().flatten();
-        let argv: Vec<String> = argv.filter_map(Value::as_str).map(str::to_owned).collect();
+    pub(crate) fn from_arguments(arguments: &Json<'_>) -> Result<SshAction, ArgumentError> {
+        let argv = arguments.get("argv").and_then(Json::as_array).into_iter().flatten();
+        let argv: Vec<String> = argv.filter_map(Json::as_str).map(str::to_owned).collect();
         let nul = argv.iter().position(|element| element.contains('\0'));
         if let Some(index) = nul {
             let problems = vec![format!("arguments.argv[{index}]: expected text without NUL for a command, got one")];
             return Err(ArgumentError { problems });
         }
-        let host = arguments.get("host").and_then(Value::as_str).unwrap_or_default().to_owned();
+        let host = arguments.get("host").and_then(Json::as_str).unwrap_or_default().to_owned();
         let action = SshAction { host, argv, env: Vec::new(), cwd: None, stdin: Vec::new() };
         action.fits().map_err(|error| ArgumentError { problems: vec![error.to_string()] })
     }
@@ -36,12 +35,13 @@ mod tests {
     use crate::action::schema::Schema;
     use crate::action::ssh::COMMAND_LINE_BYTES_MAX;
     use crate::action::template::sample;
-    use serde_json::json;
+    use serde_json::{Value, json};
 
     fn read(arguments: &Value) -> Result<SshAction, String> {
         let schema = Schema::compile(&serde_json::from_str(INPUT).unwrap()).unwrap();
-        match schema.validate(arguments) {
-            Ok(()) => SshAction::from_arguments(arguments).map_err(|error| error.problems.join("; ")),
+        let arguments = Json::from(arguments.clone());
+        match schema.validate(&arguments) {
+            Ok(()) => SshAction::from_arguments(&arguments).map_err(|error| error.problems.join("; ")),
             Err(_) => Err("schema".to_owned()),
         }
     }

@@ -156,7 +156,7 @@ mod tests {
         let [tool, rule, target] = ["read_result", "builtin:read_result", "stored result"].map(str::to_owned);
         let (content_bytes, at_limit) = (CONTENT_BYTES, AtLimit::Drain);
         let terms = Terms { tool, rule, target, credential: None, host: None, content_bytes, at_limit, timeout };
-        let action = ReadAction::from_arguments(arguments).unwrap();
+        let action = ReadAction::from_arguments(&arguments.clone().into()).unwrap();
         let ctx = CallCtx { token, deadline: Instant::now() + timeout, sinks: dir.sinks() };
         run(&Authorized::in_test(action, terms), &ctx)
     }

@@ -3,6 +3,7 @@
 //! Only an explicit accept, with content that fits what was asked, can mean consent: everything else is some way of no.
 
 use crate::mcp::elicit::{Choice, DECISION};
+use crate::rpc::members::pick;
 use crate::rpc::strict;
 
 /// How a question ended.
@@ -23,7 +24,7 @@ pub enum Answer {
 impl Answer {
     /// Reads a raw result.
     pub(crate) fn read(result: &str) -> Answer {
-        let [action, content] = strict::members(result, ["action", "content"]).unwrap_or([None; 2]);
+        let [action, content] = pick(result, ["action", "content"]).unwrap_or([None; 2]);
         match (action.and_then(strict::string).as_deref(), content) {
             (Some("accept"), Some(content)) if strict::is_object(content) => Answer::Accepted(content.to_owned()),
             (Some("decline"), _) => Answer::Declined,

@@ -11,6 +11,7 @@ use crate::mcp::era::{Era, Origin};
 use crate::mcp::reply::Reply;
 use crate::rpc::error::{RpcError, kind_of};
 use crate::rpc::id::{Id, IdError};
+use crate::rpc::members::pick;
 use crate::rpc::message::Request;
 use crate::rpc::strict;
 use crate::rpc::text::Text;
@@ -299,7 +300,7 @@ impl<'a> Opened<'a> {
 
 /// The wanted members of an object; none of an absent one.
 pub(crate) fn members<'a, const N: usize>(raw: Option<&'a str>, names: [&'static str; N]) -> [Option<&'a str>; N] {
-    raw.and_then(|raw| strict::members(raw, names).ok()).unwrap_or([None; N])
+    raw.and_then(|raw| pick(raw, names).ok()).unwrap_or([None; N])
 }
 
 pub(crate) fn expect_string<'a>(raw: Option<&'a str>, name: &str) -> Result<std::borrow::Cow<'a, str>, RpcError> {

@@ -13,7 +13,8 @@ use serde_json::value::RawValue;
 use crate::limits::NESTING_LEVELS;
 use crate::rpc::error::{INVALID_PARAMS, INVALID_REQUEST, PARSE_ERROR, RpcError, kind_of, shown};
 use crate::rpc::id::{Id, IdError};
-use crate::rpc::strict::{self, Flaw, MembersError};
+use crate::rpc::members::{self, MembersError};
+use crate::rpc::strict::{self, Flaw};
 use crate::rpc::text::Text;
 use crate::wire::frame::{Frame, FrameError};
 
@@ -160,7 +161,7 @@ struct Envelope<'a> {
 impl<'a> Envelope<'a> {
     fn read(text: &'a str) -> Result<Envelope<'a>, Malformed> {
         let names = ["jsonrpc", "id", "method", "params", "result", "error"];
-        let [version, raw_id, method, params, result, error] = strict::members(text, names).map_err(|e| match e {
+        let [version, raw_id, method, params, result, error] = members::read(text, names).map_err(|e| match e {
             MembersError::NotAnObject => not_an_object(text),
             MembersError::Twice(name) => twice(text, name),
         })?;
@@ -273,8 +274,8 @@ fn not_an_object(text: &str) -> Malformed {
 
 fn twice(text: &str, name: &str) -> Malformed {
     // The id is unambiguous as long as it is not itself the member that came twice, and the line is no response.
-    let is_request = name == "method" || matches!(strict::members(text, ["method"]), Ok([Some(_)]));
-    let id = match strict::members(text, ["id"]) {
+    let is_request = name == "method" || matches!(members::read(text, ["method"]), Ok([Some(_)]));
+    let id = match members::read(text, ["id"]) {
         Ok([Some(raw)]) if is_request => Id::parse(raw).ok(),
         _ => None,
     };

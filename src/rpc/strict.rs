@@ -1,4 +1,4 @@
-//! The one strict pass over text that serde_json has already found to be valid JSON, and raw access to its members.
+//! The one strict pass over text that serde_json has already found to be valid JSON.
 //!
 //! serde_json alone decides what JSON is; this file only walks what it accepted, without recursion, and refuses what two
 //! readers could read differently: a key twice (compared after unescaping), half a surrogate pair, keys that serde_json
@@ -9,9 +9,7 @@ use std::borrow::Cow;
 use std::collections::HashSet;
 use std::fmt;
 
-use memchr::memchr2;
-use serde::de::{Deserializer, MapAccess, Visitor};
-use serde_json::value::RawValue;
+use memchr::{memchr, memchr2};
 
 use crate::limits::NESTING_LEVELS;
 use crate::rpc::error::shown;
@@ -80,11 +78,10 @@ fn inspect_key<'a>(raw: &'a str, keys: &mut HashSet<Cow<'a, str>>) -> Result<(),
     if key.starts_with(RESERVED_PREFIX) {
         return Err(Flaw::ReservedKey(shown(&key)));
     }
-    if keys.contains(&key) {
-        return Err(Flaw::DuplicateKey(shown(&key)));
+    match keys.replace(key) {
+        None => Ok(()),
+        Some(twice) => Err(Flaw::DuplicateKey(shown(&twice))),
     }
-    keys.insert(key);
-    Ok(())
 }
 
 fn inspect_surrogates(string: &str) -> Result<(), Flaw> {
@@ -103,7 +100,7 @@ fn inspect_surrogates(string: &str) -> Result<(), Flaw> {
 }
 
 /// Where the string that begins at `start` ends, its closing quote included, and whether anything in it is escaped.
-fn string_end(text: &str, start: usize) -> (usize, bool) {
+pub(crate) fn string_end(text: &str, start: usize) -> (usize, bool) {
     let bytes = text.as_bytes();
     let mut at = start + 1;
     let mut has_escape = false;
@@ -119,67 +116,16 @@ fn string_end(text: &str, start: usize) -> (usize, bool) {
 
 /// The decoded text of a raw JSON string; `None` for any other value, and for half a surrogate pair.
 pub fn string(raw: &str) -> Option<Cow<'_, str>> {
-    let inside = raw.strip_prefix('"')?.strip_suffix('"')?;
-    if !inside.contains('\\') {
-        return Some(Cow::Borrowed(inside));
+    let [b'"', inside @ .., b'"'] = raw.as_bytes() else { return None };
+    match memchr(b'\\', inside) {
+        None => Some(Cow::Borrowed(&raw[1..=inside.len()])),
+        Some(_) => serde_json::from_str::<String>(raw).ok().map(Cow::Owned),
     }
-    serde_json::from_str::<String>(raw).ok().map(Cow::Owned)
 }
 
 /// Whether a raw JSON value is an object.
 pub fn is_object(raw: &str) -> bool {
     raw.trim_start().starts_with('{')
-}
-
-/// Why `members` could not be read.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum MembersError {
-    /// The value is valid JSON and no object.
-    NotAnObject,
-    /// One of the wanted names occurs twice.
-    Twice(&'static str),
-}
-
-/// The raw values of the wanted members of an object, in the order of `names`; others are skipped. `null` is a value:
-/// only an absent member is `None`. Shallow and without recursion, whatever the depth.
-///
-/// # Errors
-/// `NotAnObject` also where `raw` is no JSON at all, or more than one value.
-pub fn members<'a, const N: usize>(raw: &'a str, names: [&'static str; N]) -> Result<[Option<&'a str>; N], MembersError> {
-    let mut picked = Picked { names, values: [None; N], twice: None };
-    let mut reader = serde_json::Deserializer::from_str(raw);
-    match reader.deserialize_map(&mut picked).and_then(|()| reader.end()) {
-        Err(_) => Err(MembersError::NotAnObject),
-        Ok(()) => picked.twice.map_or(Ok(picked.values), |name| Err(MembersError::Twice(name))),
-    }
-}
-
-struct Picked<'a, const N: usize> {
-    names: [&'static str; N],
-    values: [Option<&'a str>; N],
-    twice: Option<&'static str>,
-}
-
-impl<'a, const N: usize> Visitor<'a> for &mut Picked<'a, N> {
-    type Value = ();
-
-    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("an object")
-    }
-
-    fn visit_map<A: MapAccess<'a>>(self, mut map: A) -> Result<(), A::Error> {
-        // Keys are taken raw: one with half a surrogate pair is no error here, it is only none of the wanted ones.
-        while let Some((key, value)) = map.next_entry::<&RawValue, &RawValue>()? {
-            let key = string(key.get()).unwrap_or_default();
-            let Some(slot) = self.names.iter().position(|name| *name == key) else {
-                continue;
-            };
-            if self.values[slot].replace(value.get()).is_some() {
-                self.twice = Some(self.names[slot]);
-            }
-        }
-        Ok(())
-    }
 }
 
 /// A number that neither i64, u64 nor f64 can hold without changing a digit.
@@ -251,8 +197,10 @@ fn decimal(token: &str) -> Option<(String, i64)> {
 }
 
 #[cfg(test)]
-mod tests {
+pub(crate) mod tests {
     use super::*;
+    use serde::de::{Deserializer, MapAccess, Visitor};
+    use serde_json::value::RawValue;
 
     #[track_caller]
     fn check_inspect(text: &str, expected: Result<(), Flaw>) {
@@ -359,7 +307,7 @@ mod tests {
     }
 
     /// A JSON value chosen by a linear congruence: thousands of shapes, the same ones in each run.
-    fn random_value(state: &mut u64, levels: u64, out: &mut String) {
+    pub(crate) fn random_value(state: &mut u64, levels: u64, out: &mut String) {
         let mut pick = |n: u64| {
             *state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
             (*state >> 33) % n
@@ -410,19 +358,6 @@ mod tests {
             compared[usize::from(accepted)] += 1;
         }
         assert!(compared[0] > 1000 && compared[1] > 1000, "one-sided: {compared:?}");
-    }
-
-    #[test]
-    fn members_are_raw_and_tell_null_from_absent() {
-        let raw = r#" { "b" : 1.0e0, "zzz":[{}], "\u0061": null } "#;
-        assert_eq!(members(raw, ["a", "b", "c"]), Ok([Some("null"), Some("1.0e0"), None]));
-        assert_eq!(members(r#"{"a":1,"\u0061":1}"#, ["a"]), Err(MembersError::Twice("a")));
-        assert_eq!(members(r#"{"z":1,"z":1,"\ud800":2}"#, ["a"]), Ok([None]));
-        for raw in ["[1]", "[]", "null", "\"a\"", "5", "{"] {
-            assert_eq!(members(raw, ["a"]), Err(MembersError::NotAnObject), "{raw}");
-        }
-        let deep = format!("{{\"x\":{},\"a\":2}}", nested("[", 100_000, "]"));
-        assert_eq!(members(&deep, ["a"]), Ok([Some("2")]));
     }
 
     #[track_caller]

@@ -13,6 +13,7 @@ use super::rule::{Bound, Choices, Condition, Contains, Items, Node, NodeId, Prop
 use super::text::{self, Path};
 use super::value::{self, Kind, View};
 use super::{NESTING_MAX, PATTERNS_BYTES_MAX, SUBSCHEMAS_MAX, Schema, SchemaError, URI_BYTES_MAX, Unknown, uri};
+use crate::action::json::Json;
 
 type Object = Map<String, Value>;
 
@@ -165,13 +166,14 @@ impl<'d> Compiler<'d> {
 
     fn chosen(&mut self, members: &'d [Value], path: &Path<'_>) -> Choices {
         let depth = u32::try_from(NESTING_MAX).expect("the nesting bound is small");
-        let costs: Option<Vec<u64>> = members.iter().map(|m| value::cost(View::of(m), u64::MAX, depth)).collect();
+        let choices: Vec<Json<'static>> = members.iter().cloned().map(Json::from).collect();
+        let costs: Option<Vec<u64>> = choices.iter().map(|m| value::cost(View::of(m), u64::MAX, depth)).collect();
         if costs.is_none() {
             self.fail(path, format!("expected at most {NESTING_MAX} levels of nesting"));
             return Choices::new(Vec::new(), String::new(), 1);
         }
         let dearest = costs.into_iter().flatten().max().unwrap_or(1);
-        Choices::new(members.to_vec(), text::listed(members.iter().map(shown)), dearest)
+        Choices::new(choices, text::listed(members.iter().map(shown)), dearest)
     }
 
     fn numbers(&mut self, map: &'d Object, place: Place<'_>, list: &mut Vec<Rule>) {

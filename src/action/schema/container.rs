@@ -1,21 +1,18 @@
 //! Rules about the items of arrays and the members of objects.
 //! It must never take longer than the steps it has spent, whatever the number of items.
 
-use serde_json::{Map, Value};
-
 use super::DEPTH_MAX;
 use super::rule::{Contains, Items, Node, NodeId, Properties, Rule, Rules};
 use super::text::{self, Path};
 use super::validate::{Marks, Run};
 use super::value::{self, View, compare};
+use crate::action::json::{Json, Members};
 
 /// Up to this many items are compared each with each, which needs no memory.
 const PAIRWISE_MAX: usize = 16;
 
-type Object = Map<String, Value>;
-
 impl<'s> Run<'s> {
-    pub(super) fn items(&mut self, rule: &Items, items: &[Value], path: &Path<'_>, mut marks: Option<&mut Marks>) -> bool {
+    pub(super) fn items(&mut self, rule: &Items, items: &[Json<'_>], path: &Path<'_>, mut marks: Option<&mut Marks>) -> bool {
         let allowed = rule.prefix.len();
         if rule.rest.is_some_and(|node| self.is_never(node)) && items.len() > allowed {
             return self.refuse(path, "items", || {
@@ -41,7 +38,7 @@ impl<'s> Run<'s> {
     pub(super) fn contains(
         &mut self,
         rule: &Contains,
-        items: &[Value],
+        items: &[Json<'_>],
         path: &Path<'_>,
         mut marks: Option<&mut Marks>,
     ) -> bool {
@@ -73,7 +70,7 @@ impl<'s> Run<'s> {
         })
     }
 
-    pub(super) fn unique(&mut self, items: &[Value], path: &Path<'_>) -> bool {
+    pub(super) fn unique(&mut self, items: &[Json<'_>], path: &Path<'_>) -> bool {
         let mut total = 0;
         for item in items {
             let Some(cost) = value::cost(View::of(item), self.steps_left, DEPTH_MAX) else {
@@ -97,7 +94,7 @@ impl<'s> Run<'s> {
     pub(super) fn unevaluated_items(
         &mut self,
         node: NodeId,
-        items: &[Value],
+        items: &[Json<'_>],
         path: &Path<'_>,
         marks: Option<&mut Marks>,
     ) -> bool {
@@ -118,7 +115,7 @@ impl<'s> Run<'s> {
     pub(super) fn properties(
         &mut self,
         rule: &'s Properties,
-        map: &Object,
+        map: &Members<'_>,
         path: &Path<'_>,
         mut marks: Option<&mut Marks>,
     ) -> bool {
@@ -156,7 +153,7 @@ impl<'s> Run<'s> {
     }
 
     /// Whether any of `patternProperties` matches the name, and whether the member fits all that do.
-    fn matching(&mut self, rule: &Properties, name: &str, member: &Value, at: &Path<'_>) -> (bool, bool) {
+    fn matching(&mut self, rule: &Properties, name: &str, member: &Json<'_>, at: &Path<'_>) -> (bool, bool) {
         let (mut any, mut all_fit) = (false, true);
         for (pattern, node) in &rule.patterns {
             if !self.spend(pattern.cost(name)) {
@@ -170,7 +167,7 @@ impl<'s> Run<'s> {
         (any, all_fit)
     }
 
-    pub(super) fn property_names(&mut self, node: NodeId, map: &Object, path: &Path<'_>) -> bool {
+    pub(super) fn property_names(&mut self, node: NodeId, map: &Members<'_>, path: &Path<'_>) -> bool {
         let mut fits = true;
         for name in map.keys() {
             if self.quietly(node, View::Text(name), path, None) {
@@ -187,7 +184,7 @@ impl<'s> Run<'s> {
         fits
     }
 
-    pub(super) fn required(&mut self, names: &[Box<str>], map: &Object, path: &Path<'_>) -> bool {
+    pub(super) fn required(&mut self, names: &[Box<str>], map: &Members<'_>, path: &Path<'_>) -> bool {
         let mut fits = true;
         for name in names {
             if !self.spend(1) {
@@ -200,7 +197,12 @@ impl<'s> Run<'s> {
         fits
     }
 
-    pub(super) fn dependent_required(&mut self, pairs: &[(Box<str>, Vec<Box<str>>)], map: &Object, path: &Path<'_>) -> bool {
+    pub(super) fn dependent_required(
+        &mut self,
+        pairs: &[(Box<str>, Vec<Box<str>>)],
+        map: &Members<'_>,
+        path: &Path<'_>,
+    ) -> bool {
         let mut fits = true;
         for (present, names) in pairs {
             if !self.spend(1) {
@@ -223,7 +225,7 @@ impl<'s> Run<'s> {
     pub(super) fn dependent_schemas(
         &mut self,
         pairs: &[(Box<str>, NodeId)],
-        map: &Object,
+        map: &Members<'_>,
         path: &Path<'_>,
         mut marks: Option<&mut Marks>,
     ) -> bool {
@@ -243,7 +245,7 @@ impl<'s> Run<'s> {
         &mut self,
         node: NodeId,
         rules: &'s Rules,
-        map: &Object,
+        map: &Members<'_>,
         path: &Path<'_>,
         marks: Option<&mut Marks>,
     ) -> bool {
@@ -301,8 +303,8 @@ impl<'s> Run<'s> {
 }
 
 /// Positions of two equal items, in order.
-fn equal_pair(items: &[Value]) -> Option<(usize, usize)> {
-    let equal = |a: &Value, b: &Value| compare(View::of(a), View::of(b)).is_eq();
+fn equal_pair(items: &[Json<'_>]) -> Option<(usize, usize)> {
+    let equal = |a: &Json<'_>, b: &Json<'_>| compare(View::of(a), View::of(b)).is_eq();
     if items.len() <= PAIRWISE_MAX {
         return (1..items.len()).find_map(|j| (0..j).find(|i| equal(&items[*i], &items[j])).map(|i| (i, j)));
     }

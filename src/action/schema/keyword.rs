@@ -6,7 +6,6 @@ use serde_json::{Map, Value};
 use super::compile::{Compiler, Place};
 use super::number::Num;
 use super::text::{self, Path};
-use super::value::View;
 use super::{ERRORS_MAX, SchemaError, Unknown};
 
 pub(super) const DIALECT: &str = "https://json-schema.org/draft/2020-12/schema";
@@ -184,21 +183,21 @@ fn unknown_keyword(name: &str) -> String {
 
 /// A value of the schema for a message: scalars as they are, containers by kind.
 pub(super) fn described(value: &Value) -> String {
-    match View::of(value) {
-        View::Text(text) => format!("the string {}", text::quoted(text)),
-        View::Number(number) => number.to_string(),
-        View::Bool(_) | View::Null => value.to_string(),
-        View::Array([]) => "an empty array".to_owned(),
-        View::Array(_) => "an array".to_owned(),
-        View::Object(_) => "an object".to_owned(),
+    match value {
+        Value::String(text) => format!("the string {}", text::quoted(text)),
+        Value::Number(number) => Num::of(number).to_string(),
+        Value::Bool(_) | Value::Null => value.to_string(),
+        Value::Array(items) if items.is_empty() => "an empty array".to_owned(),
+        Value::Array(_) => "an array".to_owned(),
+        Value::Object(_) => "an object".to_owned(),
     }
 }
 
 /// A value of the schema as a choice in a message, cut.
 pub(super) fn shown(value: &Value) -> String {
-    match View::of(value) {
-        View::Text(text) => text::quoted(text),
-        View::Number(number) => number.to_string(),
-        View::Bool(_) | View::Null | View::Array(_) | View::Object(_) => text::cut(&value.to_string()).into_owned(),
+    match value {
+        Value::String(text) => text::quoted(text),
+        Value::Number(number) => Num::of(number).to_string(),
+        Value::Bool(_) | Value::Null | Value::Array(_) | Value::Object(_) => text::cut(&value.to_string()).into_owned(),
     }
 }

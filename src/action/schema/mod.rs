@@ -25,6 +25,7 @@ use std::fmt;
 use serde_json::Value;
 
 use self::rule::{Node, NodeId};
+use crate::action::json::Json;
 
 /// Subschemas in one document: far above any real tool, small enough that compiling stays below some tens of milliseconds.
 const SUBSCHEMAS_MAX: usize = 10_000;
@@ -91,7 +92,7 @@ impl Schema {
     ///
     /// # Errors
     /// The first 8 violations, or that the check ran out of steps or depth.
-    pub fn validate(&self, instance: &Value) -> Result<(), Invalid> {
+    pub fn validate(&self, instance: &Json<'_>) -> Result<(), Invalid> {
         validate::run(&self.nodes, self.root, instance)
     }
 }
@@ -146,13 +147,18 @@ pub struct Invalid {
 }
 
 impl Invalid {
-    /// All of it on one line, each violation as [`violation_text`] has it.
-    pub fn describe(&self, root: &str) -> String {
-        let mut parts: Vec<String> = self.violations.iter().map(|v| violation_text(root, v)).collect();
+    /// A sentence each, violations as [`violation_text`] has them; never empty.
+    pub fn problems(&self, root: &str) -> Vec<String> {
+        let mut problems: Vec<String> = self.violations.iter().map(|v| violation_text(root, v)).collect();
         if self.exhausted {
-            parts.push(format!("{root}: too large or too deep to be checked, so refused"));
+            problems.push(format!("{root}: too large or too deep to be checked, so refused"));
         }
-        parts.join("; ")
+        problems
+    }
+
+    /// All of it on one line.
+    pub fn describe(&self, root: &str) -> String {
+        self.problems(root).join("; ")
     }
 }
 

@@ -1,11 +1,10 @@
 //! The compiled form: an arena of nodes, each a list of rules in the order in which they are cheapest to check.
 //! It must never hold a rule whose keyword is not enforced.
 
-use serde_json::Value;
-
 use super::number::Num;
 use super::pattern::Pattern;
 use super::value::{Kind, View, compare};
+use crate::action::json::Json;
 
 /// Index of a node in the arena.
 pub(super) type NodeId = usize;
@@ -162,7 +161,7 @@ impl Types {
 /// The members of `enum`, or the one of `const`.
 pub(super) struct Choices {
     /// Sorted, to be found by halving.
-    members: Vec<Value>,
+    members: Vec<Json<'static>>,
     /// As written, cut, for messages.
     pub(super) listed: String,
     /// Steps one look-up costs.
@@ -171,7 +170,7 @@ pub(super) struct Choices {
 
 impl Choices {
     /// `comparison` is the dearest comparison with any member, in steps.
-    pub(super) fn new(mut members: Vec<Value>, listed: String, comparison: u64) -> Choices {
+    pub(super) fn new(mut members: Vec<Json<'static>>, listed: String, comparison: u64) -> Choices {
         members.sort_by(|a, b| compare(View::of(a), View::of(b)));
         let cost = comparison * (1 + u64::from(members.len().checked_ilog2().unwrap_or(0)));
         Choices { members, listed, cost }

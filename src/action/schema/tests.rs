@@ -7,7 +7,7 @@ use super::*;
 #[track_caller]
 fn check_text(schema: Value, instance: Value, expected: &str) {
     let schema = Schema::compile(&schema).expect("a schema");
-    let text = schema.validate(&instance).map_or_else(|invalid| invalid.describe("arguments"), |()| "valid".to_owned());
+    let text = schema.validate(&instance.into()).map_or_else(|invalid| invalid.describe("arguments"), |()| "valid".to_owned());
     assert_eq!(text, expected);
 }
 
@@ -121,12 +121,12 @@ fn violations_are_counted_and_never_quote_values() {
     let schema = json!({"properties": {"a": {"enum": ["x"]}, "b": {"const": 1}, "c": {"pattern": "^$"},
         "d": {"maxLength": 3}, "e": {"not": {"type": "string"}}, "f": {"anyOf": [{"type": "null"}, {"minLength": 9999}]}}});
     let instance: Value = "abcdef".chars().map(|name| (name.to_string(), json!(secret))).collect();
-    let invalid = Schema::compile(&schema).unwrap().validate(&instance).unwrap_err();
+    let invalid = Schema::compile(&schema).unwrap().validate(&instance.clone().into()).unwrap_err();
     assert_eq!(invalid.violations.len(), 6);
     assert!(!invalid.describe("arguments").contains("hunter"), "{invalid}");
 
     let many = json!((0..100).collect::<Vec<_>>());
-    let invalid = Schema::compile(&json!({"items": {"type": "null"}})).unwrap().validate(&many).unwrap_err();
+    let invalid = Schema::compile(&json!({"items": {"type": "null"}})).unwrap().validate(&many.into()).unwrap_err();
     assert_eq!(invalid.violations.len(), VIOLATIONS_MAX);
     assert!(!invalid.exhausted);
     assert_eq!(invalid.violations[7].pointer, "/7");
@@ -140,10 +140,10 @@ fn long_names_and_lists_are_cut() {
     let closed: Value = names.iter().map(|name| (name.clone(), json!(true))).collect();
     let schema = Schema::compile(&json!({"properties": closed, "additionalProperties": false, "not": {"enum": names}}));
     let instance = json!({"x".repeat(100_000): 1});
-    let text = schema.unwrap().validate(&instance).unwrap_err().describe("arguments");
+    let text = schema.unwrap().validate(&instance.clone().into()).unwrap_err().describe("arguments");
     assert!(text.len() < 600, "{}: {text}", text.len());
     let nested = json!({"additionalProperties": {"type": "null"}});
-    let text = Schema::compile(&nested).unwrap().validate(&instance).unwrap_err().describe("arguments");
+    let text = Schema::compile(&nested).unwrap().validate(&instance.clone().into()).unwrap_err().describe("arguments");
     assert!(text.len() < 200, "{}: {text}", text.len());
 }
 
@@ -279,7 +279,7 @@ fn compiling_is_bounded() {
 #[track_caller]
 fn check_exhausted(schema: Value, instance: Value) {
     let schema = Schema::compile(&schema).expect("a schema");
-    let invalid = schema.validate(&instance).expect_err("the check should run out of budget");
+    let invalid = schema.validate(&instance.into()).expect_err("the check should run out of budget");
     assert!(invalid.exhausted, "{invalid}");
 }
 
@@ -319,8 +319,8 @@ fn the_step_budget_is_exact() {
     // one step for the array's node, one for its rule, one for each item
     let schema = Schema::compile(&json!({"items": true})).unwrap();
     let items = usize::try_from(STEPS_MAX).unwrap() - 2;
-    assert_eq!(schema.validate(&json!(vec![1; items])), Ok(()));
-    assert_eq!(schema.validate(&json!(vec![1; items + 1])), Err(Invalid { violations: vec![], exhausted: true }));
+    assert_eq!(schema.validate(&json!(vec![1; items]).into()), Ok(()));
+    assert_eq!(schema.validate(&json!(vec![1; items + 1]).into()), Err(Invalid { violations: vec![], exhausted: true }));
 }
 
 fn nested_arrays(levels: u32) -> Value {
@@ -334,13 +334,13 @@ fn depth_is_bounded_and_fits_a_small_stack() {
         let recursive = json!({"anyOf": [{"items": {"$ref": "#"}, "unevaluatedItems": false}]});
         let schema = Schema::compile(&recursive).unwrap();
         // three nodes for each level (the root, the alternative, the reference), two for the innermost
-        assert_eq!(schema.validate(&nested_arrays((DEPTH_MAX + 1) / 3)), Ok(()));
-        assert!(schema.validate(&nested_arrays((DEPTH_MAX + 1) / 3 + 1)).unwrap_err().exhausted);
+        assert_eq!(schema.validate(&nested_arrays((DEPTH_MAX + 1) / 3).into()), Ok(()));
+        assert!(schema.validate(&nested_arrays((DEPTH_MAX + 1) / 3 + 1).into()).unwrap_err().exhausted);
         let objects = Schema::compile(&json!({"additionalProperties": {"$ref": "#"}, "oneOf": [{"not": false}, false]}));
         let object = (0..200).fold(json!({}), |inner, _| json!({"a": inner}));
-        assert!(objects.unwrap().validate(&object).unwrap_err().exhausted);
+        assert!(objects.unwrap().validate(&object.into()).unwrap_err().exhausted);
         let unique = Schema::compile(&json!({"uniqueItems": true})).unwrap();
-        let twins = |levels| json!([nested_arrays(levels), nested_arrays(levels)]);
+        let twins = |levels| Json::from(json!([nested_arrays(levels), nested_arrays(levels)]));
         assert!(!unique.validate(&twins(DEPTH_MAX)).unwrap_err().exhausted);
         assert!(unique.validate(&twins(DEPTH_MAX + 1)).unwrap_err().exhausted);
     };

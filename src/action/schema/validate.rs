@@ -4,15 +4,14 @@
 //! not fit. A check that has stopped (budget gone, or enough violations) answers no everywhere, and since `not` turns that
 //! into a yes, the verdict at the end looks at the state first. It must never allocate while all is well and small.
 
-use serde_json::Value;
-
 use super::pattern::Pattern;
 use super::rule::{Node, NodeId, Rule, Rules, Size};
 use super::text::{self, Path};
 use super::value::{self, View};
 use super::{DEPTH_MAX, Invalid, STEPS_MAX, VIOLATIONS_MAX, Violation};
+use crate::action::json::Json;
 
-pub(super) fn run(nodes: &[Node], root: NodeId, instance: &Value) -> Result<(), Invalid> {
+pub(super) fn run(nodes: &[Node], root: NodeId, instance: &Json<'_>) -> Result<(), Invalid> {
     let mut run =
         Run { nodes, steps_left: STEPS_MAX, depth_left: DEPTH_MAX, mode: Mode::Loud, state: State::Going, found: Vec::new() };
     let fits = run.check(root, View::of(instance), &Path::Root, None);

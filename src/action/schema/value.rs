@@ -3,9 +3,8 @@
 
 use std::cmp::Ordering;
 
-use serde_json::{Map, Value};
-
 use super::number::Num;
+use crate::action::json::{Json, Members};
 
 /// A value, or a property name on its way through `propertyNames`.
 #[derive(Clone, Copy)]
@@ -14,19 +13,19 @@ pub(super) enum View<'v> {
     Bool(bool),
     Number(Num),
     Text(&'v str),
-    Array(&'v [Value]),
-    Object(&'v Map<String, Value>),
+    Array(&'v [Json<'v>]),
+    Object(&'v Members<'v>),
 }
 
 impl<'v> View<'v> {
-    pub(super) fn of(value: &'v Value) -> View<'v> {
+    pub(super) fn of(value: &'v Json<'v>) -> View<'v> {
         match value {
-            Value::Null => View::Null,
-            Value::Bool(b) => View::Bool(*b),
-            Value::Number(n) => View::Number(Num::of(n)),
-            Value::String(s) => View::Text(s),
-            Value::Array(items) => View::Array(items),
-            Value::Object(members) => View::Object(members),
+            Json::Null => View::Null,
+            Json::Bool(b) => View::Bool(*b),
+            Json::Number(n) => View::Number(Num::of(n)),
+            Json::Text(s) => View::Text(s),
+            Json::Array(items) => View::Array(items),
+            Json::Object(members) => View::Object(members),
         }
     }
 
@@ -101,14 +100,14 @@ pub(super) fn compare(a: View<'_>, b: View<'_>) -> Ordering {
     }
 }
 
-fn compare_arrays(a: &[Value], b: &[Value]) -> Ordering {
+fn compare_arrays(a: &[Json<'_>], b: &[Json<'_>]) -> Ordering {
     let by_length = a.len().cmp(&b.len());
     let by_items = || a.iter().zip(b).map(|(a, b)| compare(View::of(a), View::of(b))).find(|o| o.is_ne());
     by_length.then_with(|| by_items().unwrap_or(Ordering::Equal))
 }
 
 /// The members of a map come sorted by name, so equal objects list equal members at equal places.
-fn compare_objects(a: &Map<String, Value>, b: &Map<String, Value>) -> Ordering {
+fn compare_objects(a: &Members<'_>, b: &Members<'_>) -> Ordering {
     let by_length = a.len().cmp(&b.len());
     let by_members = || {
         a.iter()
@@ -155,7 +154,7 @@ mod tests {
 
     #[track_caller]
     fn check_equal(a: &str, b: &str, expected: bool) {
-        let [a, b] = [a, b].map(|text| serde_json::from_str::<Value>(text).expect("JSON"));
+        let [a, b] = [a, b].map(|text| Json::parse(text).expect("JSON"));
         assert_eq!(compare(View::of(&a), View::of(&b)).is_eq(), expected, "{a} {b}");
         assert_eq!(compare(View::of(&b), View::of(&a)), compare(View::of(&a), View::of(&b)).reverse());
     }
@@ -175,7 +174,7 @@ mod tests {
 
     #[test]
     fn cost_counts_and_stops() {
-        let value = json!([1, "x".repeat(640), {"a": null}]);
+        let value = Json::from(json!([1, "x".repeat(640), {"a": null}]));
         assert_eq!(cost(View::of(&value), 1_000, 8), Some(1 + 1 + 11 + 1 + 1 + 1));
         assert_eq!(cost(View::of(&value), 16, 8), Some(16));
         assert_eq!(cost(View::of(&value), 15, 8), None);

@@ -150,7 +150,10 @@ mod tests {
 
     fn fill(argv: &[&str], dash: Dash, arguments: &Value) -> Result<Vec<String>, String> {
         let written: Vec<String> = argv.iter().map(|element| (*element).to_owned()).collect();
-        ArgvTemplate::parse(&written, dash).unwrap().fill(&Arguments::new(arguments)).map_err(|error| error.to_string())
+        ArgvTemplate::parse(&written, dash)
+            .unwrap()
+            .fill(&Arguments::new(&arguments.clone().into()))
+            .map_err(|error| error.to_string())
     }
 
     #[track_caller]

@@ -3,8 +3,10 @@
 //! In a JSON body a string that is one placeholder and nothing else becomes the argument's JSON value; any other string is
 //! text. The result is written by the JSON library, so no argument can leave its place. Keys are literal.
 
+use serde::Serialize;
 use serde_json::Value;
 
+use crate::action::json::Json;
 use crate::action::template::pairs::{Encoding, PairsTemplate};
 use crate::action::template::{Arguments, FillError, Names, Text};
 
@@ -139,7 +141,7 @@ impl Node {
     fn is_present(&self, arguments: &Arguments<'_>) -> bool {
         match self {
             Node::Argument(name) => arguments.get(name).is_some(),
-            Node::Text(text) => text.names().all(|name| arguments.get(name).is_some_and(|value| !value.is_null())),
+            Node::Text(text) => text.names().all(|name| arguments.get(name).is_some_and(|value| *value != Json::Null)),
             Node::Literal(_) | Node::Array(_) | Node::Object(_) => true,
         }
     }
@@ -189,10 +191,10 @@ fn place(pointer: &str) -> String {
 fn write_node(node: &Node, arguments: &Arguments<'_>, out: &mut Vec<u8>) -> Result<(), FillError> {
     match node {
         Node::Literal(json) => out.extend_from_slice(json.as_bytes()),
-        Node::Argument(name) => write_json(arguments.get(name).unwrap_or(&Value::Null), out),
+        Node::Argument(name) => write_json(arguments.get(name).unwrap_or(&Json::Null), out),
         Node::Text(text) => {
             let filled = text.fill(arguments, PLACE, BODY_BYTES_MAX, |text, out| out.push_str(text))?;
-            write_json(&Value::from(filled.unwrap_or_default()), out);
+            write_json(&filled.unwrap_or_default(), out);
         }
         Node::Array(items) => {
             out.push(b'[');
@@ -206,7 +208,7 @@ fn write_node(node: &Node, arguments: &Arguments<'_>, out: &mut Vec<u8>) -> Resu
             out.push(b'{');
             for (index, (key, member)) in members.iter().filter(|(_, member)| member.is_present(arguments)).enumerate() {
                 push_comma(index, out);
-                write_json(&Value::from(key.as_str()), out);
+                write_json(key, out);
                 out.push(b':');
                 write_node(member, arguments, out)?;
             }
@@ -222,7 +224,7 @@ fn push_comma(index: usize, out: &mut Vec<u8>) {
     }
 }
 
-fn write_json(value: &Value, out: &mut Vec<u8>) {
+fn write_json(value: &impl Serialize, out: &mut Vec<u8>) {
     serde_json::to_writer(out, value).expect("a JSON value with string keys is always written to memory");
 }
 
@@ -246,7 +248,10 @@ mod tests {
     use serde_json::json;
 
     fn fill(body: BodyWritten, arguments: &Value) -> Result<String, String> {
-        let filled = BodyTemplate::parse(&body).unwrap().fill(&Arguments::new(arguments)).map_err(|error| error.to_string())?;
+        let filled = BodyTemplate::parse(&body)
+            .unwrap()
+            .fill(&Arguments::new(&arguments.clone().into()))
+            .map_err(|error| error.to_string())?;
         Ok(String::from_utf8(filled).unwrap())
     }
 

@@ -141,7 +141,7 @@ mod tests {
 
     fn fill(value: &str, arguments: &Value) -> Result<Option<String>, String> {
         let template = HeaderTemplate::parse("X-Note", value).unwrap();
-        let filled = template.fill(&Arguments::new(arguments)).map_err(|error| error.to_string())?;
+        let filled = template.fill(&Arguments::new(&arguments.clone().into())).map_err(|error| error.to_string())?;
         Ok(filled.map(|(name, value)| {
             assert_eq!(name, "x-note");
             value

@@ -14,7 +14,9 @@ use std::borrow::Cow;
 use std::collections::BTreeSet;
 use std::fmt;
 
-use serde_json::{Map, Value};
+use serde_json::Value;
+
+use crate::action::json::{Json, Members};
 
 /// Characters of foreign text quoted in an error.
 const QUOTED_CHARS: usize = 60;
@@ -25,23 +27,23 @@ pub const LIMIT: &str = "limit";
 /// The arguments of one call: a JSON object that has passed the tool's input schema, and the tool's own limit.
 #[derive(Debug, Clone, Copy)]
 pub struct Arguments<'a> {
-    members: Option<&'a Map<String, Value>>,
-    limit: Option<&'a Value>,
+    members: Option<&'a Members<'a>>,
+    limit: Option<&'a Json<'a>>,
 }
 
 impl<'a> Arguments<'a> {
     /// Wraps the validated object; anything else counts as an object without members.
-    pub fn new(value: &'a Value) -> Self {
+    pub fn new(value: &'a Json<'a>) -> Self {
         Arguments { members: value.as_object(), limit: None }
     }
 
     /// The same with what `{limit}` stands for: nothing where the input declares an argument of that name.
-    pub fn with_limit(self, limit: Option<&'a Value>) -> Self {
+    pub fn with_limit(self, limit: Option<&'a Json<'a>>) -> Self {
         Arguments { limit, ..self }
     }
 
     /// The argument as given, or the limit; `None` if the caller left it out. An explicit `null` is `Some(Null)`.
-    pub fn get(&self, name: &str) -> Option<&'a Value> {
+    pub fn get(&self, name: &str) -> Option<&'a Json<'a>> {
         let given = self.members.and_then(|members| members.get(name));
         given.or_else(|| self.limit.filter(|_| name == LIMIT))
     }
@@ -49,7 +51,7 @@ impl<'a> Arguments<'a> {
     /// The text of a scalar argument. `Ok(None)` if it is absent or `null`; an array or object is an error.
     pub fn text(&self, name: &str) -> Result<Option<Cow<'a, str>>, FillError> {
         match self.get(name) {
-            None | Some(Value::Null) => Ok(None),
+            None | Some(Json::Null) => Ok(None),
             Some(value) => scalar_text(name, value).map(Some),
         }
     }
@@ -62,22 +64,22 @@ impl<'a> Arguments<'a> {
     /// The argument as a list of texts: an array gives each element, a scalar itself, an absent one or `null` nothing.
     pub fn texts(&self, name: &str) -> Result<Vec<Cow<'a, str>>, FillError> {
         match self.get(name) {
-            None | Some(Value::Null) => Ok(Vec::new()),
-            Some(Value::Array(items)) => items.iter().map(|item| scalar_text(name, item)).collect(),
+            None | Some(Json::Null) => Ok(Vec::new()),
+            Some(Json::Array(items)) => items.iter().map(|item| scalar_text(name, item)).collect(),
             Some(value) => Ok(vec![scalar_text(name, value)?]),
         }
     }
 }
 
 /// A string as it is, a number as JSON writes it, `true` or `false`.
-fn scalar_text<'a>(name: &str, value: &'a Value) -> Result<Cow<'a, str>, FillError> {
+fn scalar_text<'a>(name: &str, value: &'a Json<'a>) -> Result<Cow<'a, str>, FillError> {
     let got = match value {
-        Value::String(text) => return Ok(Cow::Borrowed(text)),
-        Value::Number(number) => return Ok(Cow::Owned(number.to_string())),
-        Value::Bool(yes) => return Ok(Cow::Borrowed(if *yes { "true" } else { "false" })),
-        Value::Null => "null",
-        Value::Array(_) => "an array",
-        Value::Object(_) => "an object",
+        Json::Text(text) => return Ok(Cow::Borrowed(text)),
+        Json::Number(number) => return Ok(Cow::Owned(number.to_string())),
+        Json::Bool(yes) => return Ok(Cow::Borrowed(if *yes { "true" } else { "false" })),
+        Json::Null => "null",
+        Json::Array(_) => "an array",
+        Json::Object(_) => "an object",
     };
     Err(FillError::argument(name, "a string, number or boolean here", got))
 }
@@ -579,6 +581,7 @@ mod tests {
     #[test]
     fn scalar_texts() {
         let value = json!({"s": "a{b}", "i": -3, "u": u64::MAX, "f": 1.50, "t": true, "n": null, "a": [1], "o": {}});
+        let value = Json::from(value);
         let arguments = Arguments::new(&value);
         let text = |name| arguments.text(name).map(|text| text.map(Cow::into_owned)).map_err(|error| error.to_string());
         assert_eq!(text("s"), Ok(Some("a{b}".to_owned())));
@@ -590,15 +593,15 @@ mod tests {
         assert_eq!(text("missing"), Ok(None));
         assert_eq!(text("a"), Err("argument \"a\": expected a string, number or boolean here, got an array".to_owned()));
         assert_eq!(text("o"), Err("argument \"o\": expected a string, number or boolean here, got an object".to_owned()));
-        assert!(Arguments::new(&json!([1])).get("0").is_none());
+        assert!(Arguments::new(&json!([1]).into()).get("0").is_none());
     }
 
     #[test]
     fn the_limit_stands_where_no_argument_of_its_name_was_given() {
-        let (limit, value, given) = (json!(512), json!({"a": 1}), json!({"limit": null}));
+        let (limit, value, given) = (json!(512).into(), json!({"a": 1}).into(), json!({"limit": null}).into());
         let text = |value, name| Arguments::new(value).with_limit(Some(&limit)).text(name).unwrap().map(Cow::into_owned);
         assert_eq!(text(&value, "limit").as_deref(), Some("512"));
-        assert_eq!(text(&Value::Null, "limit").as_deref(), Some("512"));
+        assert_eq!(text(&Json::Null, "limit").as_deref(), Some("512"));
         assert_eq!((text(&value, "a").as_deref(), text(&value, "b")), (Some("1"), None));
         assert_eq!(text(&given, "limit"), None);
         assert_eq!(Arguments::new(&value).with_limit(None).get("limit"), None);

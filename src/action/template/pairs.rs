@@ -127,7 +127,7 @@ mod tests {
         let pairs: Vec<(String, String)> =
             pairs.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect();
         let template = PairsTemplate::parse(encoding, &pairs).unwrap();
-        template.fill(&Arguments::new(arguments), 8192).map_err(|error| error.to_string())
+        template.fill(&Arguments::new(&arguments.clone().into()), 8192).map_err(|error| error.to_string())
     }
 
     #[track_caller]

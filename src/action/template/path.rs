@@ -210,7 +210,7 @@ mod tests {
     fn fill(template: &str, x: &str) -> Result<String, String> {
         let value = json!({ "x": x, "y": "." });
         let template = PathTemplate::parse(template).unwrap();
-        template.fill(&Arguments::new(&value), 8192).map_err(|error| error.to_string())
+        template.fill(&Arguments::new(&value.into()), 8192).map_err(|error| error.to_string())
     }
 
     #[track_caller]
@@ -262,7 +262,7 @@ mod tests {
         check_fill_refused("/a/{+x}.", "b/", ". or ..");
         check_fill_refused("/a/{x}{y}", ".", ". or ..");
         let nothing = json!({"x": null});
-        let error = PathTemplate::parse("/{x}").unwrap().fill(&Arguments::new(&nothing), 8192).unwrap_err();
+        let error = PathTemplate::parse("/{x}").unwrap().fill(&Arguments::new(&nothing.into()), 8192).unwrap_err();
         assert_eq!(error.to_string(), "argument \"x\": expected a value, got none");
         assert!(fill("/{x}", &"a".repeat(8193)).unwrap_err().contains("8192"));
     }

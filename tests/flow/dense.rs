@@ -1,0 +1,71 @@
+//! Lines as long as they may be and full of values, two bytes each: they are judged in little memory, whatever they hold.
+
+use serde_json::{Value, json};
+
+use crate::kit::gateway::{Gateway, Running};
+use crate::kit::installed::installed;
+use crate::kit::{modern_call, process};
+
+const LINE_BYTES: usize = 4 << 20;
+/// All lines that are admitted at once, and as much again several times over; unread they take 16 MiB themselves.
+const MEMORY_KIB: u64 = 64 << 10;
+
+fn gateway(item: Value) -> Gateway {
+    let tools = json!([{"name": "count", "description": "Counts", "exec": {"argv": ["true", "{list}"]},
+        "input": {"type": "object", "properties": {"list": {"type": "array", "items": item}}}}]);
+    Gateway::of(installed()).set("tools", tools)
+}
+
+/// A call whose list is filled with `fill(n)` for each n from 0 on, as long as the line may be.
+fn call(id: usize, open: &str, fill: impl Fn(usize) -> String, close: &str) -> String {
+    let mut list = open.to_owned();
+    for n in 0.. {
+        let part = fill(n);
+        if list.len() + part.len() + 500 > LINE_BYTES {
+            break;
+        }
+        list.push_str(&part);
+    }
+    let line = modern_call(id, "count", &format!("{{\"list\":{}{close}}}", list.trim_end_matches(',')));
+    assert!(line.len() > LINE_BYTES - 1000 && line.len() <= LINE_BYTES, "{}", line.len());
+    line
+}
+
+#[track_caller]
+fn check_refused(running: &mut Running, ids: std::ops::Range<usize>, says: &str) {
+    let replies: Vec<Value> = ids.clone().map(|_| running.next()).collect();
+    for id in ids {
+        let reply = replies.iter().find(|reply| reply["id"] == id).unwrap_or_else(|| panic!("no answer to {id}: {replies:?}"));
+        let outcome = &reply["result"]["_meta"]["tidegate/outcome"];
+        assert_eq!((&outcome["code"], &outcome["executed"]), (&json!("bad_arguments"), &json!("no")), "{reply}");
+        assert_eq!(reply["result"]["content"][0]["text"], format!("tidegate: bad_arguments (executed: no): {says}"));
+    }
+}
+
+#[test]
+fn arguments_of_countless_values_are_refused_in_little_memory() {
+    const SAYS: &str = "arguments: expected at most 250000 values, names of members counted, got more";
+    let mut running = gateway(json!(true)).start();
+    let lines: [String; 4] = [
+        call(0, "[", |_| "0,".to_owned(), "]"),
+        call(1, "[", |_| "[],".to_owned(), "]"),
+        call(2, "[", |_| r#""\n","#.to_owned(), "]"),
+        call(3, "[{", |n| format!("\"{n:x}\":0,"), "}]"),
+    ];
+    for _ in 0..3 {
+        lines.iter().for_each(|line| running.send(line));
+        check_refused(&mut running, 0..4, SAYS);
+    }
+    let peak = process::peak_kib(running.pid());
+    assert!(peak < MEMORY_KIB, "{peak} KiB");
+    running.end();
+}
+
+#[test]
+fn arguments_that_take_too_long_to_check_are_refused_and_say_so() {
+    let digit = json!({"type": "integer", "minimum": 0, "maximum": 9, "multipleOf": 1, "enum": [0, 1]});
+    let mut running = gateway(digit).start();
+    running.send(&modern_call(0, "count", &format!("{{\"list\":[{}]}}", vec!["0"; 240_000].join(","))));
+    check_refused(&mut running, 0..1, "arguments: too large or too deep to be checked, so refused");
+    running.end();
+}
