@@ -36,33 +36,23 @@ pub enum Flaw {
 /// # Errors
 /// The first flaw met.
 pub fn inspect(text: &str) -> Result<(), Flaw> {
-    let mut open: Vec<Option<HashSet<Cow<'_, str>>>> = Vec::new();
-    let mut key_next = false;
+    let bytes = text.as_bytes();
+    let mut open = Open::default();
     let mut at = 0;
-    while let Some(b) = text.as_bytes().get(at) {
+    while let Some(b) = bytes.get(at) {
         match b {
-            b'{' | b'[' => {
-                open.push((*b == b'{').then(HashSet::new));
-                key_next = *b == b'{';
-                if open.len() > NESTING_LEVELS {
-                    return Err(Flaw::TooDeep);
-                }
-            }
-            b'}' | b']' => {
-                open.pop();
-                key_next = false;
-            }
-            b',' => key_next = matches!(open.last(), Some(Some(_))),
+            b'{' | b'[' => open.begin(*b == b'{')?,
+            b'}' | b']' => open.end(),
+            b',' => open.key_next = open.in_object(),
             b'"' => {
                 let (end, has_escape) = string_end(text, at);
                 let string = &text[at..end];
                 if has_escape {
                     inspect_surrogates(string)?;
                 }
-                if key_next && let Some(Some(keys)) = open.last_mut() {
-                    inspect_key(string, keys)?;
+                if std::mem::take(&mut open.key_next) {
+                    open.keys().inspect(string)?;
                 }
-                key_next = false;
                 at = end;
                 continue;
             }
@@ -73,14 +63,91 @@ pub fn inspect(text: &str) -> Result<(), Flaw> {
     Ok(())
 }
 
-fn inspect_key<'a>(raw: &'a str, keys: &mut HashSet<Cow<'a, str>>) -> Result<(), Flaw> {
-    let key = string(raw).ok_or(Flaw::LoneSurrogate)?;
-    if key.starts_with(RESERVED_PREFIX) {
-        return Err(Flaw::ReservedKey(shown(&key)));
+/// The objects and arrays around one place of a text.
+#[derive(Default)]
+struct Open<'a> {
+    depth: usize,
+    /// One bit a level, the innermost lowest: whether it is an object.
+    objects: u64,
+    /// Those of the objects, by depth; further in may be some of objects that have ended.
+    keys: Vec<Keys<'a>>,
+    /// Whether the next string is a key.
+    key_next: bool,
+}
+
+impl<'a> Open<'a> {
+    fn begin(&mut self, is_object: bool) -> Result<(), Flaw> {
+        if self.depth == NESTING_LEVELS {
+            return Err(Flaw::TooDeep);
+        }
+        self.depth += 1;
+        self.objects = self.objects << 1 | u64::from(is_object);
+        self.key_next = is_object;
+        if is_object {
+            match self.keys.get_mut(self.depth - 1) {
+                Some(keys) => keys.clear(),
+                None => self.keys.resize_with(self.depth, Keys::default),
+            }
+        }
+        Ok(())
     }
-    match keys.replace(key) {
-        None => Ok(()),
-        Some(twice) => Err(Flaw::DuplicateKey(shown(&twice))),
+
+    fn end(&mut self) {
+        self.depth = self.depth.saturating_sub(1);
+        self.objects >>= 1;
+        self.key_next = false;
+    }
+
+    fn in_object(&self) -> bool {
+        self.objects & 1 == 1
+    }
+
+    fn keys(&mut self) -> &mut Keys<'a> {
+        &mut self.keys[self.depth - 1]
+    }
+}
+
+const _: () = assert!(NESTING_LEVELS <= u64::BITS as usize, "a bit for each level");
+
+/// The keys of one object: a few are compared one by one, which is quicker than finding a place for them.
+#[derive(Default)]
+struct Keys<'a> {
+    few: Vec<Cow<'a, str>>,
+    many: HashSet<Cow<'a, str>>,
+}
+
+impl<'a> Keys<'a> {
+    const FEW: usize = 16;
+
+    fn inspect(&mut self, raw: &'a str) -> Result<(), Flaw> {
+        let key = string(raw).ok_or(Flaw::LoneSurrogate)?;
+        if key.starts_with(RESERVED_PREFIX) {
+            return Err(Flaw::ReservedKey(shown(&key)));
+        }
+        self.add(key).map_or(Ok(()), |twice| Err(Flaw::DuplicateKey(shown(&twice))))
+    }
+
+    /// Gives a key back that it has already.
+    fn add(&mut self, key: Cow<'a, str>) -> Option<Cow<'a, str>> {
+        if !self.many.is_empty() {
+            return self.many.replace(key);
+        }
+        if self.few.contains(&key) {
+            return Some(key);
+        }
+        self.few.push(key);
+        if self.few.len() > Keys::FEW {
+            self.many.extend(self.few.drain(..));
+        }
+        None
+    }
+
+    fn clear(&mut self) {
+        self.few.clear();
+        // Emptying a large table takes as long as filling it did.
+        if !self.many.is_empty() {
+            self.many = HashSet::new();
+        }
     }
 }
 
@@ -101,9 +168,17 @@ fn inspect_surrogates(string: &str) -> Result<(), Flaw> {
 
 /// Where the string that begins at `start` ends, its closing quote included, and whether anything in it is escaped.
 pub(crate) fn string_end(text: &str, start: usize) -> (usize, bool) {
+    // Most strings are over before a search that is quick on long ones has begun.
+    const SHORT: usize = 3;
     let bytes = text.as_bytes();
     let mut at = start + 1;
     let mut has_escape = false;
+    while let Some(b) = bytes.get(at).filter(|b| **b != b'\\' && at < start + SHORT) {
+        at += 1;
+        if *b == b'"' {
+            return (at, false);
+        }
+    }
     while let Some(found) = bytes.get(at..).and_then(|rest| memchr2(b'"', b'\\', rest)) {
         if bytes[at + found] == b'"' {
             return (at + found + 1, has_escape);
@@ -172,6 +247,11 @@ fn is_number_byte(b: u8) -> bool {
 }
 
 fn is_exact(token: &str) -> bool {
+    // Every integer of so many digits.
+    const FITS: usize = 18;
+    if token.len() <= FITS && token.bytes().all(|b| b.is_ascii_digit()) {
+        return true;
+    }
     if token.parse::<i64>().is_ok() || token.parse::<u64>().is_ok() {
         return true;
     }

@@ -1,7 +1,8 @@
-//! `busy`: the round trip of a ping while sixteen commands write without end, and right behind a line of 4 MiB; beside `cat`,
+//! `busy`: the round trip of a ping while sixteen commands write without end, and right behind lines of 4 MiB; beside `cat`,
 //! which does nothing but hand bytes on, under the same load.
 
-use std::io::{BufRead, BufReader, Write};
+use std::io::{BufRead, BufReader, Read, Write};
+use std::net::{TcpListener, TcpStream};
 use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
 use std::time::{Duration, Instant};
 
@@ -9,8 +10,13 @@ use super::gateway::{Gateway, META, show};
 
 const WORKERS: usize = 16;
 const LINE: usize = 4 << 20;
+const LONG_ID: usize = 7_000_000;
+/// A line of that size is an answer to a ping; `cat` hands back the long one.
+const SHORT: usize = 1000;
 const TOOLS: &str = r#""tools": [
     {"name": "true", "description": "Does nothing", "exec": {"argv": ["true"]}},
+    {"name": "post", "description": "Sends it on", "http": {"method": "POST", "url": "URL", "body": {"text": "{x}"}},
+     "input": {"type": "object", "properties": {"x": {"type": "string"}}, "required": ["x"]}},
     {"name": "yes", "description": "Writes without end", "exec": {"argv": ["yes"]}, "timeout_s": 3000}]"#;
 
 /// Hands back what it is given.
@@ -42,14 +48,15 @@ fn call(id: usize, tool: &str, arguments: &str) -> String {
     format!("{{\"jsonrpc\":\"2.0\",\"id\":{id},\"method\":\"tools/call\",\"params\":{{{params}}}}}\n")
 }
 
-/// Reads up to the short line that holds `mark`.
-fn read_to(stdout: &mut impl BufRead, mark: &str) {
-    const SHORT: usize = 1000;
+fn read_line(stdout: &mut impl BufRead) -> Vec<u8> {
     let mut line = Vec::new();
-    while line.len() > SHORT || !String::from_utf8_lossy(&line).contains(mark) {
-        line.clear();
-        assert!(stdout.read_until(b'\n', &mut line).unwrap() > 0, "the end instead of {mark}");
-    }
+    assert!(stdout.read_until(b'\n', &mut line).unwrap() > 0, "the end instead of a line");
+    line
+}
+
+/// Reads up to the line that holds `mark`.
+fn read_to(stdout: &mut impl BufRead, mark: &str) {
+    while !String::from_utf8_lossy(&read_line(stdout)).contains(mark) {}
 }
 
 /// A ping there and back, once through the gateway and once through `cat`.
@@ -70,8 +77,32 @@ fn pings(name: &str, runs: usize, gateway: &mut Gateway, echo: &mut Echo) {
     show("  beside: the same line through cat", bare);
 }
 
-/// A long line and a ping right behind it, written by one thread while another reads. Returns how long the ping took from the
-/// moment the long line had been taken, and how long both took.
+/// Takes what it is sent by POST and says nothing of it. Returns its URL; its threads end with the bench.
+fn sink() -> String {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let url = format!("http://{}/", listener.local_addr().unwrap());
+    std::thread::spawn(move || listener.incoming().for_each(|stream| drop(std::thread::spawn(|| take(stream.unwrap())))));
+    url
+}
+
+fn take(mut stream: TcpStream) {
+    let mut from = BufReader::new(stream.try_clone().unwrap());
+    let mut length = 0;
+    let mut line = String::new();
+    while from.read_line(&mut line).unwrap_or(0) > 0 {
+        if let Some(bytes) = line.to_ascii_lowercase().strip_prefix("content-length:") {
+            length = bytes.trim().parse().unwrap();
+        }
+        if line == "\r\n" {
+            std::io::copy(&mut (&mut from).take(length), &mut std::io::sink()).unwrap();
+            stream.write_all(b"HTTP/1.1 204 No Content\r\n\r\n").unwrap();
+        }
+        line.clear();
+    }
+}
+
+/// A long line and a ping right behind it, written by one thread while another reads the answers to both. Returns how long the
+/// ping took from the moment the long line had been taken, and how long both took.
 fn behind(long: &str, id: usize, stdin: &mut ChildStdin, stdout: &mut BufReader<ChildStdout>) -> (Duration, Duration) {
     let start = Instant::now();
     let (taken, answered) = std::thread::scope(|scope| {
@@ -81,40 +112,55 @@ fn behind(long: &str, id: usize, stdin: &mut ChildStdin, stdout: &mut BufReader<
             stdin.write_all(ping(id).as_bytes()).unwrap();
             taken
         });
-        // In the long line itself no such id stands.
-        read_to(stdout, &format!("\"id\":{id},"));
-        let answered = Instant::now();
-        (writer.join().unwrap(), answered)
+        let mut answered = None;
+        for _ in 0..2 {
+            let line = read_line(stdout);
+            // In the long line itself no such id stands.
+            if line.len() < SHORT && String::from_utf8_lossy(&line).contains(&format!("\"id\":{id},")) {
+                answered = Some(Instant::now());
+            }
+        }
+        (writer.join().unwrap(), answered.expect("the ping is one of the two"))
     });
-    (answered - taken, answered - start)
+    (answered.saturating_duration_since(taken), answered - start)
 }
 
-fn behind_a_long_line(gateway: &mut Gateway, echo: &mut Echo) {
+/// A call of `tool` with as much of `fill` in its list as the line takes.
+fn long_call(tool: &str, fill: &str) -> String {
+    let around = call(LONG_ID, tool, r#"{"list":[]}"#).len() - 1;
+    let list = fill.repeat((LINE - around) / fill.len());
+    let line = call(LONG_ID, tool, &format!("{{\"list\":[{}]}}", list.trim_end_matches(',')));
+    assert!(line.len() > LINE - 10 && line.len() <= LINE + 1);
+    line
+}
+
+fn behind_a_long_line(what: &str, long: &str, gateway: &mut Gateway, echo: &mut Echo) {
     const RUNS: usize = 500;
-    const LONG_ID: usize = 7_000_000;
-    let empty = call(LONG_ID, "true", r#"{"x":""}"#).len() - 1;
-    let long = call(LONG_ID, "true", &format!(r#"{{"x":"{}"}}"#, "a".repeat(LINE - empty)));
-    assert_eq!(long.len(), LINE + 1);
     let (mut ours, mut bare) = ((Vec::new(), Vec::new()), (Vec::new(), Vec::new()));
     for id in 1..=RUNS {
-        let (ping, both) = behind(&long, id, &mut gateway.stdin, &mut gateway.stdout);
-        // The refusal of the long line may come before or after it.
+        let (ping, both) = behind(long, id, &mut gateway.stdin, &mut gateway.stdout);
         ours.0.push(ping);
         ours.1.push(both);
-        let (ping, both) = behind(&long, id, &mut echo.stdin, &mut echo.stdout);
+        let (ping, both) = behind(long, id, &mut echo.stdin, &mut echo.stdout);
         bare.0.push(ping);
         bare.1.push(both);
     }
-    show("busy: ping right behind a 4 MiB line", ours.0);
+    println!("busy: a line of 4 MiB, {what}");
+    show("  a ping right behind it", ours.0);
     show("  beside: the same through cat", bare.0);
-    show("busy: the 4 MiB line and the ping", ours.1);
+    show("  the line and the ping", ours.1);
     show("  beside: the same through cat", bare.1);
 }
 
 pub(crate) fn run() {
-    let (mut gateway, mut echo) = (Gateway::start(TOOLS), Echo::start());
+    let (mut gateway, mut echo) = (Gateway::start(&TOOLS.replace("URL", &sink())), Echo::start());
     pings("nothing else to do", 2000, &mut gateway, &mut echo);
-    behind_a_long_line(&mut gateway, &mut echo);
+    let text = |tool| {
+        call(LONG_ID, tool, &format!(r#"{{"x":"{}"}}"#, "a".repeat(LINE - call(LONG_ID, tool, r#"{"x":""}"#).len() + 1)))
+    };
+    behind_a_long_line("one text, refused", &text("true"), &mut gateway, &mut echo);
+    behind_a_long_line("one text, sent on", &text("post"), &mut gateway, &mut echo);
+    behind_a_long_line("two million numbers", &long_call("true", "0,"), &mut gateway, &mut echo);
     for id in 0..WORKERS {
         gateway.send(&call(9_000_000 + id, "yes", "{}"));
     }
