@@ -157,7 +157,8 @@ impl<J> Inflight<J> {
     }
 
     /// Admits a call: `line_bytes` of request, `reply_bytes` reserved for its reply; what its progress takes (`track`: somebody
-    /// asked for it) is reserved as well. The caller has checked `is_taken`. Ok(true): no worker is free to take it now.
+    /// asked for it) is reserved as well. The caller has checked `is_taken`, and calls `wake` soon. Ok(true): no worker is free to
+    /// take it now.
     pub fn admit(
         &self,
         id: Id,
@@ -189,9 +190,12 @@ impl<J> Inflight<J> {
             table.tracks.insert(ticket, track);
         }
         table.queue.push_back(ticket);
-        let needs_worker = table.idle_workers < table.queue.len();
+        Ok(table.idle_workers < table.queue.len())
+    }
+
+    /// Wakes a worker for a call that was admitted.
+    pub fn wake(&self) {
         self.work.notify_one();
-        Ok(needs_worker)
     }
 
     /// A worker's next call; `None` once the table is closed and nothing is queued.

@@ -32,8 +32,8 @@ use crate::gateway::waiting::Replies;
 use crate::gateway::writer::{Release, WriterTold};
 use crate::journal::refusals::{self, Begun, Fingerprint};
 use crate::limits::{
-    END, QUESTION_REPLY_BYTES, REFUSAL_LINE_EVERY, REFUSAL_LINES, REPLY_FRAME_BYTES, STALL, UNADDRESSED_ERROR_EVERY,
-    UNADDRESSED_ERRORS,
+    END, QUESTION_REPLY_BYTES, READ_BYTES, REFUSAL_LINE_EVERY, REFUSAL_LINES, REPLY_FRAME_BYTES, STALL,
+    UNADDRESSED_ERROR_EVERY, UNADDRESSED_ERRORS,
 };
 use crate::mcp::call::{Asked, Call, Listen, Step};
 use crate::mcp::era::{Era, Origin};
@@ -103,6 +103,8 @@ pub struct Reader {
     unread_since: Option<Instant>,
     unaddressed: Allowance,
     told: Allowance,
+    /// Calls that came in long lines and are queued, while no worker has been woken for them.
+    unannounced: usize,
     /// A legacy session has not yet heard that the tool list has changed.
     owes_change: bool,
 }
@@ -141,6 +143,7 @@ impl Reader {
             unread_since: None,
             unaddressed: Allowance::new(UNADDRESSED_ERRORS, UNADDRESSED_ERROR_EVERY),
             told: Allowance::new(REFUSAL_LINES, REFUSAL_LINE_EVERY),
+            unannounced: 0,
             owes_change: false,
         })
     }
@@ -217,7 +220,9 @@ impl Reader {
         let is_reading = matches!(self.phase, Phase::Serving) && self.unread_since.is_none();
         // A broken stdout stays ready for ever: once it is known, or only the writer is waited for, it is no news.
         let is_watching = !matches!(self.phase, Phase::Draining { .. }) && !self.shared.outbox.is_broken();
-        let timeout = [self.timeout(), self.tell_progress(), self.until_overdue()].into_iter().flatten().min();
+        let unannounced = std::mem::take(&mut self.unannounced);
+        let look = (unannounced > 0).then_some(Duration::ZERO);
+        let timeout = [look, self.timeout(), self.tell_progress(), self.until_overdue()].into_iter().flatten().min();
         let mut fds = vec![Poll::readable(self.shared.mailbox.bell())];
         if is_watching {
             fds.push(Poll::broken(self.output.fd()));
@@ -238,6 +243,7 @@ impl Reader {
         if is_readable && matches!(self.phase, Phase::Serving) {
             self.read();
         }
+        (0..unannounced).for_each(|_| self.shared.inflight.wake());
     }
 
     /// Whether another line may be taken, whatever it asks; counts the waits for that.
@@ -417,7 +423,11 @@ impl Reader {
         let (call, line_print) = (Arc::new(call), self.fingerprint(line.as_bytes()));
         let job =
             Job { call, admitted, timeout, line: line_print, meter, approval: None, parked: None, waited: Duration::ZERO };
-        match self.shared.inflight.admit(origin.id.clone(), Admitted { job, token }, track, line.len(), reply_bytes) {
+        let admission = self.shared.inflight.admit(origin.id.clone(), Admitted { job, token }, track, line.len(), reply_bytes);
+        if admission.is_ok() {
+            self.wake_worker(line);
+        }
+        match admission {
             Ok(true) => {
                 if let Err(error) = self.pool.grow(&self.shared) {
                     self.shared.inflight.cancel(&origin.id, &self.shared.outbox);
@@ -427,6 +437,12 @@ impl Reader {
             Ok(false) => {}
             Err(why) => self.busy(&origin, &asked, line, why),
         }
+    }
+
+    /// Whoever has read for long is last in the kernel's eyes: a worker woken now would take this thread's core from it, while what
+    /// came behind a long line waits. So that is looked at first.
+    fn wake_worker(&mut self, line: &str) {
+        if line.len() > READ_BYTES { self.unannounced += 1 } else { self.shared.inflight.wake() }
     }
 
     fn busy(&mut self, origin: &Origin, asked: &Asked, line: &str, why: NotAdmitted) {
