@@ -32,8 +32,8 @@ use crate::gateway::waiting::Replies;
 use crate::gateway::writer::{Release, WriterTold};
 use crate::journal::refusals::{self, Begun, Fingerprint};
 use crate::limits::{
-    END, QUESTION_REPLY_BYTES, READ_BYTES, REFUSAL_LINE_EVERY, REFUSAL_LINES, REPLY_FRAME_BYTES, STALL,
-    UNADDRESSED_ERROR_EVERY, UNADDRESSED_ERRORS,
+    END, QUESTION_REPLY_BYTES, REFUSAL_LINE_EVERY, REFUSAL_LINES, REPLY_FRAME_BYTES, STALL, UNADDRESSED_ERROR_EVERY,
+    UNADDRESSED_ERRORS,
 };
 use crate::mcp::call::{Asked, Call, Listen, Step};
 use crate::mcp::era::{Era, Origin};
@@ -103,8 +103,8 @@ pub struct Reader {
     unread_since: Option<Instant>,
     unaddressed: Allowance,
     told: Allowance,
-    /// Calls that came in long lines and are queued, while no worker has been woken for them.
-    unannounced: usize,
+    /// Calls for which no worker was woken yet.
+    unannounced: waking::Unannounced,
     /// A legacy session has not yet heard that the tool list has changed.
     owes_change: bool,
 }
@@ -143,7 +143,7 @@ impl Reader {
             unread_since: None,
             unaddressed: Allowance::new(UNADDRESSED_ERRORS, UNADDRESSED_ERROR_EVERY),
             told: Allowance::new(REFUSAL_LINES, REFUSAL_LINE_EVERY),
-            unannounced: 0,
+            unannounced: waking::Unannounced::default(),
             owes_change: false,
         })
     }
@@ -220,9 +220,9 @@ impl Reader {
         let is_reading = matches!(self.phase, Phase::Serving) && self.unread_since.is_none();
         // A broken stdout stays ready for ever: once it is known, or only the writer is waited for, it is no news.
         let is_watching = !matches!(self.phase, Phase::Draining { .. }) && !self.shared.outbox.is_broken();
-        let unannounced = std::mem::take(&mut self.unannounced);
-        let look = (unannounced > 0).then_some(Duration::ZERO);
-        let timeout = [look, self.timeout(), self.tell_progress(), self.until_overdue()].into_iter().flatten().min();
+        let owed = self.unannounced;
+        let waits = [owed.patience(), self.timeout(), self.tell_progress(), self.until_overdue()];
+        let timeout = waits.into_iter().flatten().min();
         let mut fds = vec![Poll::readable(self.shared.mailbox.bell())];
         if is_watching {
             fds.push(Poll::broken(self.output.fd()));
@@ -243,7 +243,7 @@ impl Reader {
         if is_readable && matches!(self.phase, Phase::Serving) {
             self.read();
         }
-        (0..unannounced).for_each(|_| self.shared.inflight.wake());
+        self.wake_workers(owed);
     }
 
     /// Whether another line may be taken, whatever it asks; counts the waits for that.
@@ -425,7 +425,7 @@ impl Reader {
             Job { call, admitted, timeout, line: line_print, meter, approval: None, parked: None, waited: Duration::ZERO };
         let admission = self.shared.inflight.admit(origin.id.clone(), Admitted { job, token }, track, line.len(), reply_bytes);
         if admission.is_ok() {
-            self.wake_worker(line);
+            self.wake_worker(line.len());
         }
         match admission {
             Ok(true) => {
@@ -437,12 +437,6 @@ impl Reader {
             Ok(false) => {}
             Err(why) => self.busy(&origin, &asked, line, why),
         }
-    }
-
-    /// Whoever has read for long is last in the kernel's eyes: a worker woken now would take this thread's core from it, while what
-    /// came behind a long line waits. So that is looked at first.
-    fn wake_worker(&mut self, line: &str) {
-        if line.len() > READ_BYTES { self.unannounced += 1 } else { self.shared.inflight.wake() }
     }
 
     fn busy(&mut self, origin: &Origin, asked: &Asked, line: &str, why: NotAdmitted) {
@@ -532,6 +526,7 @@ impl Reader {
 
 mod end;
 mod questions;
+mod waking;
 
 #[cfg(test)]
 mod tests;
