@@ -69,8 +69,8 @@ pub const LOOKUPS: usize = 4;
 pub const ID_BYTES: usize = 64 << 10;
 /// Objects and arrays inside each other, the outermost one counted; far below the JSON library's own 128.
 pub const NESTING_LEVELS: usize = 64;
-/// How long a worker is not woken for the sake of an answer that leaves: a write and two switches of threads.
-pub const ANSWER_LEAVES: Duration = Duration::from_millis(1);
+/// How long a worker is not woken for the sake of an answer: a write, a read and the threads that do them.
+pub const ANSWER_IS_READ: Duration = Duration::from_micros(300);
 /// Values in the arguments of one call, names of members counted: above what anybody writes, far below what fits a line.
 pub const ARGUMENT_VALUES: usize = 250_000;
 /// Questions to humans that wait at once; more would be a queue in front of one pair of eyes.
