@@ -5,7 +5,7 @@
 
 mod blocked;
 mod children;
-mod dense;
+mod long;
 mod flood;
 mod naive;
 mod one;
