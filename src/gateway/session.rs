@@ -12,7 +12,8 @@
 //! Why memory is bounded: reservations are, that room is, and those ids are. Once they fill theirs too, the next line stays
 //! where it is, in the buffer and then in the pipe, until the writer made room; until then every line is taken, so every
 //! cancel is. If nothing leaves for 30 s while something is owed, the session ends and says why.
-//! Why a ping is answered soon: a long line is handed on as it lies, and this thread and the writer go before workers.
+//! Why a ping is answered soon: a long line is handed on as it lies, this thread and the writer go before workers, and no worker is
+//! woken for a long line before what came right behind it was looked at (`session/waking.rs`).
 
 use std::io::{self, ErrorKind};
 use std::sync::Arc;

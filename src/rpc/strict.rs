@@ -315,6 +315,29 @@ pub(crate) mod tests {
         check_inspect(r#"{"a":1,"A":1,"a ":1}"#, Ok(()));
     }
 
+    /// An object of so many keys, each with this value.
+    fn object(keys: usize, value: &str) -> String {
+        let members: Vec<String> = (0..keys).map(|key| format!("\"k{key}\":{value}")).collect();
+        format!("{{{}}}", members.join(","))
+    }
+
+    #[test]
+    fn keys_of_large_objects_are_their_own() {
+        for keys in [1, Keys::FEW - 1, Keys::FEW, Keys::FEW + 1, Keys::FEW + 2, 50] {
+            let one = object(keys, "0");
+            let open = one.trim_end_matches('}');
+            for key in [0, keys / 2, keys - 1] {
+                let twice = Err(Flaw::DuplicateKey(format!("\"k{key}\"")));
+                check_inspect(&format!("{open},\"k{key}\":1}}"), twice.clone());
+                check_inspect(&format!("{open},\"\\u006b{key}\":1}}"), twice.clone());
+                check_inspect(&format!("{open},\"x\":{one},\"k{key}\":1}}"), twice);
+            }
+            check_inspect(&format!("[{one},{one},{{\"a\":{one}}},{one}]"), Ok(()));
+            check_inspect(&object(keys, &one), Ok(()));
+            check_inspect(&format!("{open},\"x\":[{one},{one}],\"y\":1}}"), Ok(()));
+        }
+    }
+
     #[test]
     fn reserved_keys_are_refused_anywhere() {
         let key = "$serde_json::private::RawValue";
