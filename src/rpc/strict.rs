@@ -45,9 +45,9 @@ pub fn inspect(text: &str) -> Result<(), Flaw> {
             b'}' | b']' => open.end(),
             b',' => open.key_next = open.in_object(),
             b'"' => {
-                let (end, has_escape) = string_end(text, at);
+                let (end, has_code_unit) = string_end(text, at);
                 let string = &text[at..end];
-                if has_escape {
+                if has_code_unit {
                     inspect_surrogates(string)?;
                 }
                 if std::mem::take(&mut open.key_next) {
@@ -166,13 +166,13 @@ fn inspect_surrogates(string: &str) -> Result<(), Flaw> {
     Ok(())
 }
 
-/// Where the string that begins at `start` ends, its closing quote included, and whether anything in it is escaped.
+/// Where the string that begins at `start` ends, its closing quote included, and whether it has a `\u` escape.
 pub(crate) fn string_end(text: &str, start: usize) -> (usize, bool) {
     // Most strings are over before a search that is quick on long ones has begun.
     const SHORT: usize = 3;
     let bytes = text.as_bytes();
     let mut at = start + 1;
-    let mut has_escape = false;
+    let mut has_code_unit = false;
     while let Some(b) = bytes.get(at).filter(|b| **b != b'\\' && at < start + SHORT) {
         at += 1;
         if *b == b'"' {
@@ -181,12 +181,12 @@ pub(crate) fn string_end(text: &str, start: usize) -> (usize, bool) {
     }
     while let Some(found) = bytes.get(at..).and_then(|rest| memchr2(b'"', b'\\', rest)) {
         if bytes[at + found] == b'"' {
-            return (at + found + 1, has_escape);
+            return (at + found + 1, has_code_unit);
         }
-        has_escape = true;
+        has_code_unit |= bytes.get(at + found + 1) == Some(&b'u');
         at += found + 2;
     }
-    (text.len(), has_escape)
+    (text.len(), has_code_unit)
 }
 
 /// The decoded text of a raw JSON string; `None` for any other value, and for half a surrogate pair.
@@ -349,7 +349,15 @@ pub(crate) mod tests {
 
     #[test]
     fn lone_surrogates_are_found_in_keys_and_values_r021() {
-        for text in [r#""\ud83d""#, r#"["\udf89\ud83c"]"#, r#"{"\ud83c":1}"#, r#""\ud83c\u0041""#, r#""\ud83cx""#] {
+        for text in [
+            r#""\ud83d""#,
+            r#""\n\ud83c\n""#,
+            r#""\\\ud83c\\u""#,
+            r#"["\udf89\ud83c"]"#,
+            r#"{"\ud83c":1}"#,
+            r#""\ud83c\u0041""#,
+            r#""\ud83cx""#,
+        ] {
             check_inspect(text, Err(Flaw::LoneSurrogate));
         }
         for text in [r#""\ud83c\udf89""#, r#""\\ud83d""#, r#""\uD83C\uDF89\u0000""#, r#"{"\ud83c\udf89":"\ufffd"}"#] {
